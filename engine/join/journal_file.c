@@ -5,7 +5,8 @@
  * that one was not added, and nobody has heard what follows from it. So it is cut off.
  *
  * If a record cannot be written, for lack of room on the disk or because the file has its most
- * bytes, all of it is cut off: a part of it would bring back an earlier state.
+ * bytes, all of it but a byte is cut off: a part of it would bring back an earlier state, and
+ * without a file the run would not have begun.
  *
  * To begin again, a file is written beside it, and then has its name. A process that is killed
  * before that leaves the one, and else the other; what it leaves beside is removed by the next. If
@@ -28,7 +29,11 @@
 #define USUAL_BYTES ((uint64_t)256 << 20)
 #define KEPT_BYTES ((uint64_t)256 << 10)
 
-enum { RECORD_HEAD = 8 };
+enum {
+    RECORD_HEAD = 8,
+    GIVEN_UP_BYTES = 1,    /* what is left of it */
+    MOST_TITLE_BYTES = 256 /* it is shorter */
+};
 
 struct JournalFile {
     int fd;
@@ -144,7 +149,7 @@ static bool check_title(const JournalFile *file, const uint8_t *bytes, size_t si
 
     if (size >= title && memcmp(bytes, file->title, title) == 0)
         return true;
-    if (size == 0)
+    if (size == GIVEN_UP_BYTES)
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
                     "%s: the scheduler's journal was given up, as the log of the process before "
                     "says; no process can go on from it",
@@ -171,6 +176,8 @@ static bool read_records(void *user, SchedulerRecordFunc take, void *taker, GErr
     const size_t size = g_mapped_file_get_length(mapped);
     size_t at = strlen(file->title), record;
 
+    if (size == 0) /* the process before was killed when it had opened it */
+        return true;
     if (!check_title(file, bytes, size, error))
         return false;
     for (; (record = whole_record(bytes + at, size - at)) > 0; at += record)
@@ -189,8 +196,8 @@ static bool give_up(JournalFile *file, const char *why)
     g_warning("%s: %s: the scheduler goes on without its journal, so no other process can go on "
               "as the scheduler from here on",
               file->path, why);
-    if (ftruncate(file->fd, 0) != 0 || unlink(file->path) != 0)
-        g_warning("%s: cannot be removed: %s", file->path, g_strerror(errno));
+    if (ftruncate(file->fd, GIVEN_UP_BYTES) != 0)
+        g_warning("%s: cannot be cut off: %s", file->path, g_strerror(errno));
     return false;
 }
 
@@ -276,6 +283,20 @@ JournalFile *journal_file_open(const char *path, JournalFileMode mode, const cha
     }
     (void)unlink(file->beside); /* what a process has left that was killed */
     return file;
+}
+
+bool journal_file_has_begun(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char bytes[MOST_TITLE_BYTES];
+
+    if (fd < 0)
+        return errno != ENOENT; /* who opens it says what is wrong with it */
+    const ssize_t n = read(fd, bytes, sizeof bytes);
+    const char *const end = n > 0 ? memchr(bytes, '\n', (size_t)n) : NULL;
+
+    close(fd);
+    return n != 0 && (end == NULL || end + 1 < bytes + n);
 }
 
 char *journal_file_beside(const char *path)

@@ -27,6 +27,10 @@ typedef enum {
 JournalFile *journal_file_open(const char *path, JournalFileMode mode, const char *digest,
                                uint64_t max_bytes, GError **error);
 
+/* Whether a process has recorded something there, or has given the journal up. If not, the run of
+ * that process has not begun, and nobody has heard of one. */
+bool journal_file_has_begun(const char *path);
+
 /* Where it is written again: a process that is killed may leave that file. (transfer full) */
 char *journal_file_beside(const char *path);
 

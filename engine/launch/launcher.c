@@ -128,14 +128,15 @@ static bool plan_journal(LaunchPlan *whole, LaunchNode *plan, GError **error)
     const Cluster *const cluster = whole->cluster;
     const char *const given = g_getenv(JOURNAL_VARIABLE);
     g_autoptr(GError) failure = NULL;
-    g_autofree char *made = NULL;
 
     if (whole->restarts == 0 || plan->node != &cluster->nodes[cluster->scheduler_node] ||
         plan->node->servers > 0 || plan->node->workers > 0)
         return true;
     whole->resumes = plan->node;
-    if (given != NULL && *given != '\0')
+    if (given != NULL && *given != '\0') {
+        whole->journal = g_strdup(given);
         return true;
+    }
     whole->journal_folder = g_dir_make_tmp("rubato-run-XXXXXX", &failure);
     if (whole->journal_folder == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO,
@@ -144,21 +145,20 @@ static bool plan_journal(LaunchPlan *whole, LaunchNode *plan, GError **error)
                     plan->node->id, failure->message);
         return false;
     }
-    made = g_build_filename(whole->journal_folder, JOURNAL_NAME, NULL);
-    plan->environment = g_environ_setenv(plan->environment, JOURNAL_VARIABLE, made, TRUE);
+    whole->journal = g_build_filename(whole->journal_folder, JOURNAL_NAME, NULL);
+    plan->environment = g_environ_setenv(plan->environment, JOURNAL_VARIABLE, whole->journal, TRUE);
     return true;
 }
 
 /* The journal is gone if the run has ended well. */
 static void remove_journal(const LaunchPlan *plan)
 {
-    g_autofree char *journal = NULL, *beside = NULL;
+    g_autofree char *beside = NULL;
 
     if (plan->journal_folder == NULL)
         return;
-    journal = g_build_filename(plan->journal_folder, JOURNAL_NAME, NULL);
-    beside = journal_file_beside(journal);
-    (void)unlink(journal);
+    beside = journal_file_beside(plan->journal);
+    (void)unlink(plan->journal);
     (void)unlink(beside);
     (void)rmdir(plan->journal_folder);
 }
@@ -333,6 +333,7 @@ void launch_plan_free(LaunchPlan *plan)
     }
     g_free(plan->nodes);
     remove_journal(plan);
+    g_free(plan->journal);
     g_free(plan->journal_folder);
     if (plan->secret_fd != 0)
         close(plan->secret_fd);

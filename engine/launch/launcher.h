@@ -27,6 +27,7 @@ typedef struct {
     bool is_whole;     /* it starts all nodes with which the run begins */
     uint32_t restarts; /* of each node of this machine, if it is lost and the run goes on */
     const ClusterNode *resumes; /* the scheduler's, if it keeps a journal; or NULL */
+    char *journal;              /* its path */
     char *journal_folder;       /* that was made for the journal; or NULL */
     bool has_secret; /* nodes are given one; else each node finds the secret itself, or has none */
     RunSecret secret;

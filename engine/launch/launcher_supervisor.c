@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/join/journal_file.h"
 #include "engine/launch/launcher_child.h"
 #include "engine/launch/launcher_news.h"
 #include "engine/launch/launcher_result.h"
@@ -407,6 +408,14 @@ static bool run_goes_on(const Supervisor *supervisor)
     return false;
 }
 
+/* Whether no other node can have heard that the run has begun: then they still look for a
+ * scheduler, and its next process is one that begins. */
+static bool begins_anew(const Supervisor *supervisor, const Child *child)
+{
+    return child->plan->node == supervisor->plan->resumes &&
+           !journal_file_has_begun(supervisor->plan->journal);
+}
+
 /* A node without which the run goes on, and whose process has ended, is started again. */
 static void start_again(Supervisor *supervisor, uint32_t i)
 {
@@ -416,18 +425,21 @@ static void start_again(Supervisor *supervisor, uint32_t i)
     if (!child->is_lost || child->state != CHILD_DONE || !may_start_again(supervisor, child) ||
         !run_goes_on(supervisor))
         return;
+    const LaunchNode *const plan = &supervisor->plan->nodes[i];
+    const bool begins = begins_anew(supervisor, child);
     Child before = *child;
 
     *child = (Child){ .n_restarts = before.n_restarts + 1 };
-    if (!start_child(supervisor, i, supervisor->plan->nodes[i].again)) {
+    if (!start_child(supervisor, i, begins ? plan->environment : plan->again)) {
         *child = before;
         child->n_restarts = most;
         child->is_lost = child->plan->node != supervisor->plan->resumes;
         note_failure(supervisor, child);
         return;
     }
-    tell(supervisor, "node %u is started again, in the place of the lost process (%u of %u times)",
-         child->plan->node->id, child->n_restarts, most);
+    tell(supervisor, "node %u is started again, %s (%u of %u times)", plan->node->id,
+         begins ? "since the run has not begun" : "in the place of the lost process",
+         child->n_restarts, most);
     child_clear(&before);
 }
 

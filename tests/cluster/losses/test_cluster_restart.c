@@ -157,6 +157,28 @@ START_TEST(model_is_trained_on_processes_that_were_started_again)
 }
 END_TEST
 
+/* The first process of the scheduler is killed before its journal is there: the next one begins the
+ * run, for which the others wait. */
+START_TEST(run_begins_whose_scheduler_was_killed_before)
+{
+    g_autofree char *folder = make_folder();
+    g_autofree char *model = g_build_filename(folder, "model", NULL);
+    g_autofree char *weights = g_build_filename(model, "weights.npy", NULL);
+    ClusterRun *run = cluster_run_new(&(ClusterShape){ .n_nodes = 1, .nodes = { { 1, 1 } } });
+    const uint32_t launcher = launch_again(
+        run,
+        "if [ $RUBATO_NODE = 3 ] && mkdir \"$2.killed\" 2> /dev/null; then kill -KILL $$; fi\n"
+        "exec \"$0\" --train \"$1\" --save \"$2\" --epochs 2 --replicas 1",
+        model);
+
+    cluster_expect_end(run, launcher, 0);
+    cluster_expect_text(run, launcher, "rubato: node 3 is started again, since the run has not");
+    ck_assert(g_file_test(weights, G_FILE_TEST_IS_REGULAR));
+    cluster_run_free(run);
+    remove_folder(folder);
+}
+END_TEST
+
 /* The next process of the scheduler comes into a run of which another node was lost while there was
  * none. It leads snapshots, and waits for no answer of that node. */
 START_TEST(a_snapshot_needs_no_node_that_was_lost_without_a_scheduler)
@@ -335,6 +357,7 @@ int main(void)
     TCase *restarts = cluster_add_case(suite, "restarts");
 
     tcase_add_test(restarts, model_is_trained_on_processes_that_were_started_again);
+    tcase_add_test(restarts, run_begins_whose_scheduler_was_killed_before);
     tcase_add_test(restarts, a_snapshot_needs_no_node_that_was_lost_without_a_scheduler);
     tcase_add_loop_test(restarts, programs_outlive_a_node_that_had_servers_alone, 0,
                         G_N_ELEMENTS(survivors));

@@ -144,6 +144,7 @@ START_TEST(journal_that_becomes_too_large_is_given_up)
     ck_assert(add(file, "one"));
     ck_assert_int_eq(link(path, kept), 0); /* as a process that has it open */
     ck_assert(!add(file, large));
+    journal_file_remove(file);
     journal_file_free(file);
     ck_assert(!g_file_test(path, G_FILE_TEST_EXISTS));
     ck_assert_int_eq(rename(kept, path), 0);
@@ -166,7 +167,25 @@ START_TEST(journal_that_cannot_be_written_is_given_up)
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_DFL);
     ck_assert(!was_added);
-    ck_assert(!g_file_test(path, G_FILE_TEST_EXISTS));
+    journal_file_free(file);
+    expect_unreadable(RUBATO_ERROR_NODE_LOST, "was given up");
+    ck_assert(journal_file_has_begun(path));
+}
+END_TEST
+
+/* Nobody has heard of a run before there is a record. */
+START_TEST(journal_has_begun_with_its_first_record)
+{
+    ck_assert(!journal_file_has_begun(path));
+    JournalFile *file = open_file(JOURNAL_FILE_BEGIN, 0);
+    ck_assert(!journal_file_has_begun(path));
+    ck_assert(add(file, "one"));
+    ck_assert(journal_file_has_begun(path));
+    journal_file_free(file);
+    ck_assert(g_file_set_contents(path, "", 0, NULL)); /* killed before it has written the title */
+    ck_assert(!journal_file_has_begun(path));
+    file = open_file(JOURNAL_FILE_GO_ON, 0);
+    expect_records(file, "");
     journal_file_free(file);
 }
 END_TEST
@@ -350,6 +369,7 @@ int main(void)
     tcase_add_test(files, record_that_was_not_written_to_its_end_is_cut_off);
     tcase_add_test(files, journal_that_becomes_too_large_is_given_up);
     tcase_add_test(files, journal_that_cannot_be_written_is_given_up);
+    tcase_add_test(files, journal_has_begun_with_its_first_record);
     tcase_add_test(files, journal_of_another_run_is_refused);
     tcase_add_test(files, record_that_makes_no_sense_is_told);
     tcase_add_test(files, journal_belongs_to_one_process_at_a_time);

@@ -222,7 +222,8 @@ START_TEST(scheduler_that_is_alone_is_started_again_at_once)
         2, PATIENT_MS,
         "case $RUBATO_NODE$RUBATO_JOIN in\n"
         "0 | 10) await end;;\n"
-        "9) echo state > $RUBATO_JOURNAL; echo keeps $RUBATO_JOURNAL; kill -KILL $$;;\n"
+        "9) echo title > $RUBATO_JOURNAL; echo state >> $RUBATO_JOURNAL; echo keeps "
+        "$RUBATO_JOURNAL; kill -KILL $$;;\n"
         "91) if [ -e ${RUBATO_CLUSTER%/*}/again ]; then exec cat $RUBATO_JOURNAL; fi\n"
         "    : > ${RUBATO_CLUSTER%/*}/again; kill -KILL $$;;\n"
         "esac");
@@ -237,6 +238,34 @@ START_TEST(scheduler_that_is_alone_is_started_again_at_once)
     g_auto(GStrv) words = g_strsplit_set(strstr(run.texts[0]->str, "keeps ") + 6, "\n", 2);
     g_autofree char *folder = g_path_get_dirname(words[0]);
     ck_assert(!g_file_test(folder, G_FILE_TEST_EXISTS));
+    run_clear(&run);
+}
+END_TEST
+
+/* Its first process is killed before there is a journal, the second one before something is in it:
+ * nobody can have heard that the run has begun. */
+START_TEST(scheduler_that_was_killed_before_the_run_began_begins)
+{
+    Run run =
+        start_with_scheduler(3, PATIENT_MS,
+                             "folder=${RUBATO_CLUSTER%/*}\n"
+                             "case $RUBATO_NODE$RUBATO_JOIN in\n"
+                             "0 | 10) await end;;\n"
+                             "9) if mkdir $folder/first 2> /dev/null; then kill -KILL $$; fi\n"
+                             "   echo title > $RUBATO_JOURNAL\n"
+                             "   if mkdir $folder/second 2> /dev/null; then kill -KILL $$; fi\n"
+                             "   echo record >> $RUBATO_JOURNAL; kill -KILL $$;;\n"
+                             "91) echo goes on; await end;;\n"
+                             "esac");
+
+    run_wait_for(&run, 0, "[9] goes on\n");
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 1,
+                       "rubato: node 9 is started again, since the run has not begun (1 of 3 "
+                       "times)\n");
+    run_check_contains(&run, 1, "since the run has not begun (2 of 3 times)\n");
+    run_check_contains(&run, 1, "in the place of the lost process (3 of 3 times)\n");
     run_clear(&run);
 }
 END_TEST
@@ -260,13 +289,14 @@ static const End ends[] = {
 START_TEST(losses_are_forgiven_only_if_the_program_came_to_its_end)
 {
     const End *const end = &ends[_i];
-    g_autofree char *script = g_strdup_printf("case $RUBATO_NODE$RUBATO_JOIN in\n"
-                                              "0) await go; %s;;\n"
-                                              "10) await go; kill -KILL $$;;\n"
-                                              "9) kill -KILL $$;;\n"
-                                              "91) echo again; await lost; %s;;\n"
-                                              "esac",
-                                              end->node, end->scheduler);
+    g_autofree char *script =
+        g_strdup_printf("case $RUBATO_NODE$RUBATO_JOIN in\n"
+                        "0) await go; %s;;\n"
+                        "10) await go; kill -KILL $$;;\n"
+                        "9) echo \"title\nrecord\" > $RUBATO_JOURNAL; kill -KILL $$;;\n"
+                        "91) echo again; await lost; %s;;\n"
+                        "esac",
+                        end->node, end->scheduler);
     Run run = start_with_scheduler(1, PATIENT_MS, script);
 
     run_wait_for(&run, 0, "[9] again\n");
@@ -316,6 +346,7 @@ int main(void)
     tcase_add_test(restart, process_that_has_not_joined_ends_after_the_run);
     tcase_add_loop_test(restart, processes_join_if_they_are_to, 0, 2);
     tcase_add_test(restart, scheduler_that_is_alone_is_started_again_at_once);
+    tcase_add_test(restart, scheduler_that_was_killed_before_the_run_began_begins);
     tcase_add_loop_test(restart, losses_are_forgiven_only_if_the_program_came_to_its_end, 0,
                         G_N_ELEMENTS(ends));
     tcase_add_test(restart, scheduler_that_is_killed_too_often_ends_the_run);
