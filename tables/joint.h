@@ -54,9 +54,11 @@ typedef struct {
     bool (*take_turn)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
 } JointOps;
 
-/* Requests of fewer keys, or more, are cut: a cut of few keys costs less than a second server that
- * may not be needed, and workers own servers for parts of many keys one after the other. Gets that
- * need not own them may have more, but not any number: who wants to own the servers waits. */
+/* Requests of more keys are cut: workers own servers for parts of many keys one after the other.
+ * Gets that need not own them may have more, but not any number: who wants to own the servers
+ * waits. Requests of few keys are cut, too: TableRoute.least_joint_keys. For a single worker that
+ * is JOINT_LEAST_KEYS, because a cut of few keys costs less than a second server that may not be
+ * needed. */
 #define JOINT_LEAST_KEYS 16u
 #define JOINT_MOST_KEYS 1024u
 #define JOINT_MOST_KEYS_IN_TURN 4096u

@@ -44,6 +44,7 @@ typedef struct TableRoute {
     bool adds_jointly;               /* not only Gets */
     bool defers_jointly;             /* the Adds that `deferred` keeps may be whole */
     bool reads_beside;               /* beside the owners of servers: see server_joint.c */
+    size_t least_joint_keys;         /* requests of fewer keys are cut */
     Clocks *clocks;                  /* NULL outside a task */
     uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or no task */
     bool replayable;                 /* whether a cache may apply an Add to its rows */

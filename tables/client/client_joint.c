@@ -21,9 +21,9 @@ static_assert(JOINT_MOST_KEYS <= DEFERRED_ADDS_MOST_WHOLE, "an Add of so many ke
 /* Several workers cut Adds of more values, so that one can be at each server. */
 #define MOST_SHARED_VALUES 4096u
 
-static bool is_worth_it(size_t n)
+static bool is_worth_it(const TableRoute *route, size_t n)
 {
-    return n >= JOINT_LEAST_KEYS && n <= JOINT_MOST_KEYS;
+    return n >= route->least_joint_keys && n <= JOINT_MOST_KEYS;
 }
 
 /* Where Adds are deferred a Get may become the owner, and has those applied that are due. */
@@ -33,7 +33,13 @@ static bool may_read(const TableRoute *route, size_t n)
                         : route->deferred != NULL ? JOINT_MOST_KEYS
                                                   : JOINT_MOST_KEYS_TO_READ;
 
-    return n >= JOINT_LEAST_KEYS && n <= most;
+    return n >= route->least_joint_keys && n <= most;
+}
+
+/* So many parts count as asked: each that may have some of the keys. */
+static uint32_t n_asked(const TableRoute *route, size_t n)
+{
+    return (uint32_t)MIN(n, route->map->n_parts);
 }
 
 static bool lends_now(const TableClient *client, uint64_t n_asks)
@@ -47,7 +53,7 @@ static bool may_add(const TableClient *client, size_t n)
 {
     const TableRoute *const route = client->route;
 
-    if (!is_worth_it(n) || table_client_is_cancelled(client))
+    if (!is_worth_it(route, n) || table_client_is_cancelled(client))
         return false;
     return route->defers_jointly
                ? table_client_defers(client)
@@ -122,7 +128,7 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
         return false;
     call_begin(&call, NULL);
     call_note_clock(&call, min_clock);
-    table_client_note_answered(client, &call, route->map->n_parts);
+    table_client_note_answered(client, &call, n_asked(route, n));
     return true;
 }
 
@@ -151,7 +157,7 @@ bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, si
     bool has_begun;
     Call call;
 
-    if (route->joint == NULL || !route->traits->takes_announcements || !is_worth_it(n) ||
+    if (route->joint == NULL || !route->traits->takes_announcements || !is_worth_it(route, n) ||
         table_client_is_cancelled(client) || !table_client_check_owner(client, NULL) ||
         !begin_sending(client))
         return false;
@@ -198,7 +204,7 @@ bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t
     is_done = route->defers_jointly ? defer_whole(client, &ask) : route->joint->add(route, &ask);
     table_client_end_sending(client);
     if (is_done) {
-        table_client_count_add(client, n, route->map->n_parts);
+        table_client_count_add(client, n, n_asked(route, n));
         client->stats.n_adds++;
     }
     return is_done;

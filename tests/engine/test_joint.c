@@ -231,14 +231,17 @@ static uint32_t count_workers(const Company *company)
     return company->is_crowded ? processors_count() + 2 : WORKERS;
 }
 
-/* Adds deltas to keys, or the same to all rows at once, which nobody may read meanwhile. */
+/* Adds deltas to keys, at once or to a few before the rest, or the same to all rows at once, which
+ * nobody may read meanwhile. */
 static bool add_to_all(RubatoKVTable *table, int64_t clock, const RubatoKey *keys,
                        const int64_t *deltas, GError **error)
 {
+    const size_t n_few = clock % 3 == 0 ? (size_t)clock % 10 : 0;
     int64_t both[ROWS];
 
     if (clock % 8 != 5)
-        return rubato_kv_table_add(table, keys, KEYS, deltas, error);
+        return rubato_kv_table_add(table, keys, n_few, deltas, error) &&
+               rubato_kv_table_add(table, keys + n_few, KEYS - n_few, deltas + n_few, error);
     for (int i = 0; i < ROWS; i++)
         both[i] = 2 * deltas[0];
     return rubato_kv_table_add_range(table, 0, ROWS, both, error);
@@ -274,7 +277,10 @@ static bool read_beside_others(RubatoWorker *worker, void *user_data, GError **e
         }
         TRY(add_to_all(table, clock, keys, deltas, error));
         if (clock % 5 == 1) { /* of one server, which others may have taken with the rest */
-            TRY(rubato_kv_table_get(table, &keys[clock % KEYS], 1, values, error));
+            const RubatoKey one = keys[clock % KEYS];
+
+            TRY(clock % 2 == 0 ? rubato_kv_table_get(table, &one, 1, values, error)
+                               : rubato_kv_table_get_range(table, one, 1, values, error));
             REQUIRE(values[0] >= (clock + !by_clock) * 2 * deltas[0]);
         }
         TRY(rubato_kv_table_clock(table, error));
@@ -297,8 +303,11 @@ static bool add_by_one_token(const TableRoute *route, const JointAsk *asked, Rub
     ask.lends = false;
     REQUIRE(route->joint->add(route, &ask));
     REQUIRE(route->joint->add(route, &ask));
-    TRY(rubato_kv_table_get(table, &ask.keys[ask.n_keys - 1], 1, &value, error));
+    TRY(rubato_kv_table_get(table, &ask.keys[ask.n_keys - 1], 1, &value, error)); /* reads beside */
     REQUIRE(value == 3 * ((const int64_t *)ask.deltas)[ask.n_keys - 1]);
+    REQUIRE(route->joint->add(route, &ask));
+    TRY(rubato_kv_table_get_range(table, ask.keys[ask.n_keys - 1], 1, &value, error));
+    REQUIRE(value == 4 * ((const int64_t *)ask.deltas)[ask.n_keys - 1]);
     REQUIRE(!route->joint->add(route, &ask));
     return true;
 }

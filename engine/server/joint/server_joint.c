@@ -114,6 +114,19 @@ static bool have_servers(const TableRoute *route)
     return has;
 }
 
+/* A worker that is alone takes a token from no other processor. For one of several, a token may
+ * cost more than a cut and many keys. Reading beside owners takes none; a turn takes one, where a
+ * message to a single part would take one, too; else it takes one for all parts, if they are lent,
+ * and not each request of a few keys has some of more than one part. */
+static size_t find_least_keys(const TableRoute *route, bool is_alone)
+{
+    const uint32_t n_parts = route->map->n_parts;
+
+    if (is_alone || (route->takes_turns && n_parts == 1))
+        return JOINT_LEAST_KEYS;
+    return route->reads_beside || route->takes_turns || n_parts == 1 ? 1 : (size_t)2 * n_parts;
+}
+
 void server_join_parts(TableRoute *route)
 {
     const uint32_t n_parts = route->map->n_parts;
@@ -129,6 +142,7 @@ void server_join_parts(TableRoute *route)
     route->joint = is_alone ? &alone_ops : find_shared_ops(route);
     route->reads_beside = route->joint == &joint_shared_ops && rule_stores_whole(route->spec) &&
                           route->spec->aggregate == RUBATO_AGGREGATE_NONE;
+    route->least_joint_keys = find_least_keys(route, is_alone);
     if (n_parts < 2 || !rule_is_plain(route->spec))
         return;
     route->defers_jointly = route->joint == &joint_owning_ops ||
