@@ -377,6 +377,11 @@ static bool read_dense(RubatoShard *shard, size_t n_most, ImageSlice *slice)
     return image->place < n_all;
 }
 
+bool shard_can_walk(const RubatoShard *shard)
+{
+    return !shard->is_dense && shard->ops->walk != NULL;
+}
+
 bool shard_walk(const RubatoShard *shard, uint64_t *place, GArray *keys)
 {
     return shard->ops->walk(shard->storage, place, keys);

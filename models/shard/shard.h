@@ -81,6 +81,9 @@ void shard_set_state(RubatoShard *shard, const RubatoKeys *keys, const void *sta
 bool shard_can_list(const RubatoShard *shard);
 void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *keys);
 
+/* Of keys, keeps those that have rows, in their order. Returns how many these are. */
+size_t shard_leave_out_absent(RubatoShard *shard, RubatoKey *keys, size_t n);
+
 /* Whether a hyper-parameter has another number than the spec says, and which. */
 bool shard_tuned(const RubatoShard *shard, RubatoHyper hyper, double *value);
 

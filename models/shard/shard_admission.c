@@ -33,13 +33,19 @@ static uint64_t derive_seed(uint64_t hash_seed)
     return g_ascii_strtoull(digest, NULL, 16);
 }
 
+bool shard_make_refused(RubatoShard *shard)
+{
+    shard->n_refused_rows = shard->stride <= NARROW_ROW_BYTES ? REFUSED_ROWS : 1;
+    if (shard->refused_rows == NULL)
+        shard->refused_rows = g_try_malloc(shard->stride * shard->n_refused_rows);
+    return shard->refused_rows != NULL;
+}
+
 bool shard_make_admission(RubatoShard *shard, GError **error)
 {
     if (admission_find(spec_admit_name(shard->spec)) == NULL)
         return true;
-    shard->n_refused_rows = shard->stride <= NARROW_ROW_BYTES ? REFUSED_ROWS : 1;
-    shard->refused_rows = g_try_malloc(shard->stride * shard->n_refused_rows);
-    if (shard->refused_rows == NULL) {
+    if (!shard_make_refused(shard)) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY, "table %s: no memory for a row",
                     shard->spec->name);
         return false;
@@ -58,16 +64,21 @@ uint64_t shard_admission_bytes(const RubatoShard *shard)
     return n_words * sizeof(uint64_t);
 }
 
-bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
+bool shard_find_or_admit_watched(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
 {
-    if (G_UNLIKELY(shard->is_watched))
-        shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
     if (shard->expiry != NULL)
         return shard_find_to_write(shard, shard->admission, keys, n, rows);
     if (shard->ops->find_or_admit(shard->storage, shard->admission, keys, n, rows))
         return true;
     shard_starve(shard);
     return false;
+}
+
+bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows)
+{
+    if (G_UNLIKELY(shard->is_watched))
+        shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
+    return shard_find_or_admit_watched(shard, keys, n, rows);
 }
 
 /* The rows begin anew for each block, so that deltas of no use never sum up beyond what the update

@@ -21,6 +21,7 @@
 #define BLOCK RUBATO_STORAGE_BLOCK
 
 typedef struct ShardLeaving ShardLeaving; /* shard_roles.c */
+typedef struct ShardMade ShardMade;       /* shard_made.c */
 
 struct RubatoShard {
     /* immutable */
@@ -66,6 +67,8 @@ struct RubatoShard {
     ShardLeaving *leaving; /* NULL: no row is evicted of which another shard is told */
     GArray *wanted;        /* of RubatoKey: absent rows that Gets would create, if it leads;
                             * NULL: no Get is to create any */
+    ShardMade *made; /* of which rows another shard is told, or is to make; NULL: all that it can */
+    bool by_place;   /* in the present input rows are made by shard_find_by_place */
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
@@ -116,8 +119,17 @@ void shard_clear_role(RubatoShard *shard);
 void shard_note_eviction(RubatoShard *shard, RubatoKey key);
 void shard_note_wanted(RubatoShard *shard, const RubatoKey *keys, size_t n, void *const *rows);
 
+/* shard_made.c: for shard_roles.c. Rows are made as ever again; the places of an input begin; they
+ * end, also those of which it was told. */
+void shard_forget_made(RubatoShard *shard);
+void shard_begin_places(RubatoShard *shard);
+void shard_end_places(RubatoShard *shard);
+
 /* Whether a bounded storage tells what it evicts follows from who wants to know. */
 void shard_hear_evictions(RubatoShard *shard);
+
+/* Makes those rows, if the shard has none. False: there is no memory. */
+bool shard_make_refused(RubatoShard *shard);
 
 /* Rows that are NULL become one that nobody reads. */
 void shard_fill_refused(RubatoShard *shard, void **rows, size_t n);
@@ -169,10 +181,17 @@ static inline bool shard_find_or_create_watched(RubatoShard *shard, const Rubato
     return true;
 }
 
+/* shard_made.c: the rows to write to, where a shard notes which rows it makes, or is told which.
+ * What is not made is a row that nobody reads. False: there is no memory. */
+bool shard_find_by_place(RubatoShard *shard, RubatoAdmission *admission, const RubatoKey *keys,
+                         size_t n, void **rows);
+
 /* The same for rows that are all about to change. */
 static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *keys, size_t n,
                                         void **rows)
 {
+    if (G_UNLIKELY(shard->by_place))
+        return shard_find_by_place(shard, /* admission= */ NULL, keys, n, rows);
     if (G_UNLIKELY(shard->is_watched))
         shard_watch(shard, &(RubatoKeys){ .keys = keys, .n = n });
     return shard_find_or_create_watched(shard, keys, n, rows);
@@ -180,6 +199,7 @@ static inline bool shard_find_or_create(RubatoShard *shard, const RubatoKey *key
 
 /* The same for Adds: rows of absent keys that are not admitted are NULL. */
 bool shard_find_or_admit(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows);
+bool shard_find_or_admit_watched(RubatoShard *shard, const RubatoKey *keys, size_t n, void **rows);
 
 /* The rows of a block of keys to add to. */
 static inline bool shard_find_to_add(RubatoShard *shard, const RubatoKey *keys, size_t n,
@@ -187,6 +207,8 @@ static inline bool shard_find_to_add(RubatoShard *shard, const RubatoKey *keys, 
 {
     if (shard->admission == NULL)
         return shard_find_or_create(shard, keys, n, rows);
+    if (G_UNLIKELY(shard->by_place))
+        return shard_find_by_place(shard, shard->admission, keys, n, rows);
     if (!shard_find_or_admit(shard, keys, n, rows))
         return false;
     shard_fill_refused(shard, rows, n);

@@ -17,6 +17,7 @@ void shard_clear_role(RubatoShard *shard)
         g_array_unref(shard->leaving->list);
     g_clear_pointer(&shard->leaving, g_free);
     g_clear_pointer(&shard->wanted, g_array_unref);
+    shard_forget_made(shard);
 }
 
 static uint64_t count_made(const RubatoShard *shard)
@@ -64,15 +65,30 @@ bool shard_tells_evictions(const RubatoShard *shard)
     return shard->leaving != NULL && shard->role == SHARD_LEADS;
 }
 
+void shard_end_input(RubatoShard *shard)
+{
+    shard->by_place = false;
+}
+
+bool shard_goes_first(const RubatoShard *shard)
+{
+    return shard_tells_evictions(shard) || (shard->made != NULL && shard->role == SHARD_LEADS);
+}
+
 void shard_begin_input(RubatoShard *shard)
 {
+    shard_begin_places(shard);
+    if (shard->leaving == NULL)
+        return;
     shard->leaving->n_made = shard->bounded->n_made(shard->storage);
     g_array_set_size(shard->leaving->list, 0);
 }
 
 const ShardEviction *shard_evictions(const RubatoShard *shard, size_t *n)
 {
-    *n = shard->leaving->list->len;
+    *n = shard->leaving == NULL ? 0 : shard->leaving->list->len;
+    if (*n == 0)
+        return NULL;
     return (const ShardEviction *)(const void *)shard->leaving->list->data;
 }
 
@@ -93,12 +109,14 @@ bool shard_expect_evictions(RubatoShard *shard, const ShardEviction *evictions, 
 
 void shard_begin_told_input(RubatoShard *shard)
 {
+    shard->by_place = shard->made != NULL;
     if (shard->leaving != NULL)
         shard->leaving->n_made = shard->bounded->n_made(shard->storage);
 }
 
 void shard_end_told_input(RubatoShard *shard)
 {
+    shard_end_places(shard);
     if (shard->leaving == NULL)
         return;
     shard->leaving->n_taken = 0;

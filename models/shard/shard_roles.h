@@ -10,6 +10,14 @@
  * makes, and a replica removes the row when it makes the same one: an input may make a row, evict
  * it, and make it again.
  *
+ * A replica that does not have all rows yet. It gets the rows of its primary in slices, and inputs
+ * between them (engine/server/replicas/server_copies.c). In a table that evicts rows, whose rows
+ * expire, or that does not admit all keys, it cannot know which rows an input makes: that depends
+ * on rows that have not come. So it is told which of the input's keys get a row, by their places
+ * among all keys for which the input wants rows. It makes those, changes the rows that it has, and
+ * leaves all others out: these are absent in the primary, too, or have not come. So each row that
+ * it has is that of the primary, after each input, and it evicts for the same rows.
+ *
  * Rows that Gets create. A replica gets no Gets. So a Get of a primary's shard creates nothing; it
  * reads initial values, and notes the key. The server then has the rows made by an input.
  *
@@ -38,8 +46,30 @@ void shard_set_role(RubatoShard *shard, ShardRole role);
 /* Whether inputs may evict rows of which replicas must be told. */
 bool shard_tells_evictions(const RubatoShard *shard);
 
-/* An input begins: what was told, or noted, belongs to the one before. */
+/* Whether a replica that does not have all rows yet must be told which ones inputs make. */
+bool shard_chooses_rows(const RubatoShard *shard);
+
+/* Of a shard that leads and chooses rows: whether it notes which ones inputs make. */
+void shard_note_made(RubatoShard *shard, bool notes);
+
+/* Whether replicas get an input only when this shard has handled it. */
+bool shard_goes_first(const RubatoShard *shard);
+
+/* An input begins: what was noted belongs to the one before. It ends: nothing more is noted. */
 void shard_begin_input(RubatoShard *shard);
+void shard_end_input(RubatoShard *shard);
+
+/* Of a shard that notes them, after an input: the places of the keys for which it has made rows, in
+ * their order. */
+const uint64_t *shard_made(const RubatoShard *shard, size_t *n);
+
+/* Of a shard that follows and chooses rows: whether some of its rows are still to come. False:
+ * there is no memory. */
+bool shard_await_rows(RubatoShard *shard, bool awaits);
+
+/* Of a shard that awaits rows, before an input: the next places in their order. False: it awaits
+ * none. */
+bool shard_expect_made(RubatoShard *shard, const uint64_t *places, size_t n);
 
 /* Of a shard that leads, after an input: the rows that it evicted. */
 const ShardEviction *shard_evictions(const RubatoShard *shard, size_t *n);

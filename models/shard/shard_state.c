@@ -173,6 +173,25 @@ void shard_list(const RubatoShard *shard, uint64_t first, size_t n, RubatoKey *k
         shard->ops->list(shard->storage, first, n, keys);
 }
 
+size_t shard_leave_out_absent(RubatoShard *shard, RubatoKey *keys, size_t n)
+{
+    void *rows[BLOCK];
+    size_t n_left = 0;
+
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        const size_t some = MIN(n - begin, BLOCK);
+
+        shard_find(shard, keys + begin, some, rows);
+        for (size_t i = 0; i < some; i++) {
+            const RubatoKey key = keys[begin + i];
+
+            keys[n_left] = key;
+            n_left += rows[i] != NULL;
+        }
+    }
+    return n_left;
+}
+
 const BadGradients *shard_bad_gradients(const RubatoShard *shard)
 {
     return &shard->updater.bad;

@@ -1,17 +1,19 @@
 /* Shards of a part with replicas (models/shard/shard_roles.h): one that follows has the rows of the
  * one that leads, to the byte, although it evicts nothing by itself; also one that was made from
- * the rows of another, sweeps at other times, and leads later. */
+ * the rows of another, at once or in slices between inputs, sweeps at other times, and leads
+ * later. */
 #include <string.h>
 
 #include <rubato/error.h>
 
+#include "models/shard/image.h"
 #include "models/shard/shard_private.h"
 #include "models/spec.h"
 #include "models/storage/admission/admission.h"
 #include "tests/support/engine/shard_fixture.h"
 #include "tests/support/runner.h"
 
-enum { N_MORE = 30, MOST_KEYS = 3000, N_OFTEN = 4000, N_SHARDS = 3 };
+enum { N_MORE = 30, MOST_KEYS = 3000, N_OFTEN = 4000, N_SHARDS = 3, N_AT_ONCE = 8 };
 
 static const RubatoTableSpec SPECS[] = {
     { .max_bytes = 2 << 20 },
@@ -32,6 +34,22 @@ static const RubatoTableSpec SPECS[] = {
       .expire_below = .01,
       .expire_decay = .9 },
     { .create_on_get = true, .update = "adagrad" },
+    { .admit = "count", .admit_count = 3, .admit_bytes = 1 << 18 },
+    { .max_bytes = 5 << 20,
+      .width = 30,
+      .evict = "lfu",
+      .admit = "count",
+      .admit_count = 2,
+      .admit_bytes = 1 << 18,
+      .expire = "clocks",
+      .expire_after = 3 },
+    { .admit = "count",
+      .admit_count = 2,
+      .admit_bytes = 1 << 18,
+      .width = 2,
+      .expire = "score",
+      .expire_below = .5,
+      .expire_decay = .5 },
 };
 
 /* The first one leads; the others follow, from the beginning or later. */
@@ -39,6 +57,7 @@ typedef struct {
     RubatoTableSpec spec;
     RubatoShard *shards[N_SHARDS];
     size_t n, leads;
+    size_t coming; /* the one that gets its rows in slices; 0: none does */
     uint64_t random;
     RubatoKey keys[MOST_KEYS];
     size_t n_keys;
@@ -104,15 +123,22 @@ static void put(Part *part, Input *input)
 {
     RubatoShard *const leads = part->shards[part->leads];
     const ShardEviction *evictions = NULL;
-    size_t n = 0;
+    const uint64_t *made = NULL;
+    size_t n = 0, n_made = 0;
 
-    if (shard_tells_evictions(leads))
+    shard_note_made(leads, part->coming > 0 && shard_chooses_rows(leads));
+    if (shard_goes_first(leads))
         shard_begin_input(leads);
     input(leads, part);
-    if (shard_tells_evictions(leads))
+    if (shard_goes_first(leads)) {
+        shard_end_input(leads);
+        made = shard_made(leads, &n_made);
         evictions = shard_evictions(leads, &n);
+    }
     for (size_t i = part->leads + 1; i < part->n; i++) {
         ck_assert(n == 0 || shard_expect_evictions(part->shards[i], evictions, n));
+        ck_assert(i != part->coming || n_made == 0 ||
+                  shard_expect_made(part->shards[i], made, n_made));
         shard_begin_told_input(part->shards[i]);
         input(part->shards[i], part);
         shard_end_told_input(part->shards[i]);
@@ -178,18 +204,20 @@ static RubatoKey *list_keys(const RubatoShard *shard, size_t *n)
     return keys;
 }
 
-/* In the order of keys, so that its cells are others. */
-static void follow(Part *part)
+static void copy_uses(RubatoShard *from, RubatoShard *to)
 {
-    RubatoShard *const from = part->shards[part->leads], *const to = make(part);
-    const size_t row_bytes = shard_row_bytes(from), state_bytes = spec_state_bytes(&part->spec);
-    size_t n;
-    g_autofree RubatoKey *keys = list_keys(from, &n);
-    g_autofree char *rows = g_malloc(n * MAX(row_bytes, MAX(state_bytes, 4)));
-    StorageUses uses = shard_uses(from);
+    const StorageUses uses = shard_uses(from);
 
-    shard_set_role(to, SHARD_FOLLOWS);
-    copy_admission(from, to);
+    if (shard_is_bounded(from))
+        shard_set_uses(to, &uses);
+}
+
+static void copy_rows(const Part *part, RubatoShard *from, RubatoShard *to, const RubatoKey *keys,
+                      size_t n)
+{
+    const size_t row_bytes = shard_row_bytes(from), state_bytes = spec_state_bytes(&part->spec);
+    g_autofree char *rows = g_malloc(BLOCK * MAX(row_bytes, MAX(state_bytes, 4)));
+
     for (size_t begin = 0; begin < n; begin += BLOCK) {
         const RubatoKeys some = { .keys = keys + begin, .n = MIN(n - begin, BLOCK) };
 
@@ -204,9 +232,57 @@ static void follow(Part *part)
         shard_get_marks(from, &some, (uint32_t *)(void *)rows);
         shard_set_marks(to, &some, (const uint32_t *)(const void *)rows);
     }
-    if (shard_is_bounded(from))
-        shard_set_uses(to, &uses);
+    copy_uses(from, to);
+}
+
+/* In the order of keys, so that its cells are others. */
+static void follow(Part *part)
+{
+    RubatoShard *const from = part->shards[part->leads], *const to = make(part);
+    size_t n;
+    g_autofree RubatoKey *keys = list_keys(from, &n);
+
+    shard_set_role(to, SHARD_FOLLOWS);
+    copy_admission(from, to);
+    copy_rows(part, from, to, keys, n);
     part->shards[part->n++] = to;
+}
+
+static void go_on(Part *part);
+
+/* Inputs come between slices, which are pieces of what a walk finds. */
+static void follow_in_slices(Part *part)
+{
+    RubatoShard *const from = part->shards[part->leads], *const to = make(part);
+    g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
+    uint64_t place = 0;
+    bool more = true;
+
+    shard_set_role(to, SHARD_FOLLOWS);
+    ck_assert(!shard_chooses_rows(to) || shard_await_rows(to, true));
+    copy_uses(from, to);
+    part->coming = part->n;
+    part->shards[part->n++] = to;
+    while (more) {
+        guint n_sent = 0;
+
+        g_array_set_size(found, 0);
+        more = shard_walk(from, &place, found);
+        while (n_sent < found->len) {
+            const guint n_most = 1 + (guint)draw(part, 50000);
+            const guint n = MIN(found->len - n_sent, n_most);
+            RubatoKey *const keys = &g_array_index(found, RubatoKey, n_sent);
+
+            copy_rows(part, from, to, keys,
+                      shard_chooses_rows(from) ? shard_leave_out_absent(from, keys, n) : n);
+            n_sent += n;
+            go_on(part);
+        }
+    }
+    copy_admission(from, to);
+    if (shard_chooses_rows(to))
+        ck_assert(shard_await_rows(to, false));
+    part->coming = 0;
 }
 
 /* ---- what is compared ---- */
@@ -323,7 +399,8 @@ static void go_on(Part *part)
 
 START_TEST(one_that_follows_is_what_the_one_that_leads_is)
 {
-    Part part = { .spec = SPECS[_i], .random = 1, .n = 2 };
+    const bool in_slices = _i >= N_AT_ONCE;
+    Part part = { .spec = SPECS[in_slices ? _i - N_AT_ONCE : _i], .random = 1, .n = 2 };
     const uint64_t n_most = part.spec.max_bytes;
     const int n_calls = part.spec.width > 1 ? 50 : 120; /* until the table is full */
 
@@ -343,7 +420,7 @@ START_TEST(one_that_follows_is_what_the_one_that_leads_is)
             /* it grows as the one that it follows, which takes no more than its bound */
             ck_assert(n_most == 0 || part.spec.expire != NULL ||
                       bytes_of(part.shards[1]) <= n_most);
-            follow(&part);
+            (in_slices ? follow_in_slices : follow)(&part);
             compare_all(&part);
         }
         if (call == n_calls + N_MORE) {
@@ -369,7 +446,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, one_that_follows_is_what_the_one_that_leads_is, 0,
-                        G_N_ELEMENTS(SPECS));
+                        N_AT_ONCE + (int)G_N_ELEMENTS(SPECS));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
 #include "models/shard/image.h"
+#include "models/shard/shard_roles.h"
 #include "models/spec.h"
 #include "models/update/rule.h"
 
@@ -194,7 +195,7 @@ static bool send_all_rows(const PartState *state, GError **error)
     return true;
 }
 
-bool part_state_send_counts(const PartState *state, GError **error)
+static bool send_counts(const PartState *state, GError **error)
 {
     const BadGradients *bad = shard_bad_gradients(state->shard);
     const uint32_t n = bad_gradients_length(bad);
@@ -227,24 +228,31 @@ static bool send_tunings(const PartState *state, GError **error)
     return true;
 }
 
-bool part_state_send_settings(const PartState *state, GError **error)
-{
-    return send_tunings(state, error) && part_state_send_uses(state, error) &&
-           send_admission(state, error);
-}
-
 bool part_state_send(const PartState *state, GError **error)
 {
-    return part_state_send_settings(state, error) && send_all_rows(state, error) &&
-           (!is_ragged(state) || send_n_writes(state, error)) &&
-           part_state_send_counts(state, error);
+    return part_state_send_first(state, error) && send_admission(state, error) &&
+           send_all_rows(state, error) && (!is_ragged(state) || send_n_writes(state, error)) &&
+           send_counts(state, error);
 }
 
 /* ---- rows in slices ---- */
 
 bool part_state_has_slices(const RubatoShard *shard)
 {
-    return shard_image_fault(shard_spec(shard)) == NULL && shard_n_admission_words(shard) == 0;
+    const RubatoTableSpec *const spec = shard_spec(shard);
+
+    return spec->shape != RUBATO_SHAPE_RAGGED &&
+           (rubato_table_spec_holds_range(spec) || shard_can_walk(shard));
+}
+
+bool part_state_send_first(const PartState *state, GError **error)
+{
+    return send_tunings(state, error) && part_state_send_uses(state, error);
+}
+
+bool part_state_send_last(const PartState *state, GError **error)
+{
+    return send_admission(state, error) && send_counts(state, error);
 }
 
 void part_slice_clear(PartSlice *slice)
@@ -268,8 +276,9 @@ static RubatoKeys next_of_range(const PartState *state, PartSlice *slice, size_t
     return keys;
 }
 
-/* The same of other storage. Rows that were found stay, since none is evicted and none expires. One
- * that is made later need not be found: the other part gets what makes it. */
+/* The same of other storage. A row that was found may have been evicted since, or have expired;
+ * then it is not sent. One that is made later need not be found: the other part gets what makes
+ * it. */
 static RubatoKeys next_found(const PartState *state, PartSlice *slice, size_t n)
 {
     if (slice->found == NULL)
@@ -285,8 +294,14 @@ static RubatoKeys next_found(const PartState *state, PartSlice *slice, size_t n)
     slice->at_end = slice->has_walked && slice->n_sent == slice->found->len;
     if (slice->n_sent == begin)
         return (RubatoKeys){ 0 };
-    return (RubatoKeys){ .keys = &g_array_index(slice->found, RubatoKey, begin),
-                         .n = slice->n_sent - begin };
+
+    RubatoKey *const keys = &g_array_index(slice->found, RubatoKey, begin);
+    const size_t n_found = slice->n_sent - begin;
+
+    return (RubatoKeys){ .keys = keys,
+                         .n = shard_chooses_rows(state->shard)
+                                  ? shard_leave_out_absent(state->shard, keys, n_found)
+                                  : n_found };
 }
 
 bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes, GError **error)

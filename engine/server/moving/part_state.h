@@ -41,9 +41,10 @@ void part_state_clear(PartState *state);
 
 /* Whether rows can be sent in slices, between which requests are handled: each request that changes
  * rows goes to the other part, too, behind the slices before it. There it may come to a row that
- * has not been sent, and makes something else of it; that is over when the row comes. So nothing
- * may depend on other rows than those that it changes, nor on whether they are there: rows are not
- * evicted, do not expire, and are admitted; and no handler runs until all rows have been sent. */
+ * has not been sent, and makes something else of it; that is over when the row comes. Where it
+ * depends on other rows which ones are there, and whether a row is sent at all, the other part has
+ * to be told which rows a request makes (shard_chooses_rows). No handler may run until all rows
+ * have been sent; so rows of different lengths are not sent in slices. */
 bool part_state_has_slices(const RubatoShard *shard);
 
 /* Which rows have been sent. All zero at first. */
@@ -57,12 +58,12 @@ typedef struct {
 
 void part_slice_clear(PartSlice *slice);
 
-/* The three steps of part_state_send: what comes before rows; the next rows, of about so many
- * bytes; what comes behind them. False: `send` has failed. */
-bool part_state_send_settings(const PartState *state, GError **error);
+/* In three steps: what comes before rows; the next rows, of about so many bytes; what comes behind
+ * them. False: `send` has failed. */
+bool part_state_send_first(const PartState *state, GError **error);
 bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes,
                            GError **error);
-bool part_state_send_counts(const PartState *state, GError **error);
+bool part_state_send_last(const PartState *state, GError **error);
 
 /* False: `send` has failed. Where rows come, their counts of uses grow; the second function sends
  * those counts alone, which a replica needs once more behind its rows. */

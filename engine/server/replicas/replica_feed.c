@@ -46,6 +46,19 @@ bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made,
         &(FedReplica){ .server = server, .made = made, .most_behind_bytes = most_behind_bytes });
 }
 
+void replica_feed_tell_made(ReplicaFeed *feed, uint32_t server, bool is_told)
+{
+    find_replica(feed, server)->is_told = is_told;
+}
+
+const FedReplica *replica_feed_find_told(const ReplicaFeed *feed)
+{
+    for (uint32_t i = 0; i < feed->n_replicas; i++)
+        if (feed->replicas[i].is_told)
+            return &feed->replicas[i];
+    return NULL;
+}
+
 const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, uint32_t made)
 {
     const FedReplica *const replica = find_replica((ReplicaFeed *)(uintptr_t)feed, server);

@@ -29,6 +29,7 @@ typedef struct {
                       * first one */
     bool counts;     /* answers wait for it. false: it is being made */
     bool is_whole;   /* of one that is made: it knows that it counts, and can become a primary */
+    bool is_told;    /* of one that is made: it is told which rows inputs make */
     uint64_t has;    /* its position: inputs up to this number */
     /* until it counts: the bytes of inputs that have been passed on behind what it is known to have
      * had, and of how many nobody waits for it */
@@ -65,6 +66,11 @@ bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made,
  * second function returns the answers that need not wait any longer. */
 void replica_feed_send_slice(ReplicaFeed *feed, uint32_t server);
 HeldAnswer *replica_feed_hears_slice(ReplicaFeed *feed, uint32_t server, uint32_t made);
+
+/* The replica is told from now on which rows inputs make, or no longer. The second function returns
+ * the one that is told, or NULL: a server makes one replica at a time. */
+void replica_feed_tell_made(ReplicaFeed *feed, uint32_t server, bool is_told);
+const FedReplica *replica_feed_find_told(const ReplicaFeed *feed);
 
 /* NULL: there is none of that server and map. */
 const FedReplica *replica_feed_find(const ReplicaFeed *feed, uint32_t server, uint32_t made);

@@ -5,7 +5,8 @@
  * part here, which was given up, does not count. The image of another map does not begin it.
  *
  * An input that comes between two slices is handled like any other, and its number counts. Of rows
- * that have not come yet it makes something that those rows replace (part_state.h). The position is
+ * that have not come yet it makes something that those rows replace, or nothing, where the primary
+ * says which rows it makes (server_copies.c). The position is
  * told behind all of the image, because only then has the replica what the inputs stand for.
  *
  * Without memory for it, or if a piece of its image makes no sense, it is given up, and the primary
@@ -52,6 +53,17 @@ static void give_up(Server *server, Replica *replica)
               replica->part, shard_spec(replica->shard)->name);
     server->starved = false;
     drop_image(replica);
+}
+
+/* Inputs that come before all rows have come make the rows of which it is told. */
+static void begin_image(Server *server, Replica *replica, uint64_t n_inputs)
+{
+    replica->stage = REPLICA_COMING;
+    replica->position = n_inputs;
+    if (!shard_chooses_rows(replica->shard) || shard_await_rows(replica->shard, true))
+        return;
+    server->starved = true;
+    give_up(server, replica);
 }
 
 /* ---- tasks ---- */
@@ -186,7 +198,11 @@ static void take_piece(Server *server, Replica *replica, Message *message)
             server_tell_primary(server, message, replica->primary, replica->made, POSITION_WHOLE);
     } else if (is_coming && message->fed_kind == FEED_SLICED) {
         server_tell_primary(server, message, replica->primary, replica->made, POSITION_SLICED);
+    } else if (is_coming && message->fed_kind == FEED_MADE) {
+        makes_sense = replica_has_words(message, sizeof(uint64_t)) &&
+                      shard_expect_made(replica->shard, request->input, request->keys.n);
     } else if (is_coming && message->fed_kind == FEED_COPIED) {
+        (void)shard_await_rows(replica->shard, false);
         replica->stage = REPLICA_FOLLOWS;
         server_tell_position(server, replica);
     } else if (is_coming && message->fed_kind == FEED_HAD) {
@@ -272,8 +288,7 @@ bool server_take_of_copy(Server *server, Message *message)
         (replica->is_deaf && is_from_primary)) {
         if (message->fed_kind == FEED_COPY && fits && is_from_primary && !replica->is_deaf &&
             replica->stage == REPLICA_EXPECTED) {
-            replica->stage = REPLICA_COMING;
-            replica->position = message->number;
+            begin_image(server, replica, message->number);
         }
         server_answer(server, message, CALL_OK);
     } else if (is_numbered || (!is_from_primary && !is_task_of_next) ||

@@ -10,9 +10,16 @@
  * wait, or its node is lost, which ends the copy.
  *
  * An input that comes between two slices makes of rows that the replica does not have yet whatever
- * it makes of them: these rows come later, and replace that. Tables for which this does not hold
- * (part_state.h) send all rows within the first call. A handler that writes may look at any row. So
- * all rows are sent before it runs, within one call, too.
+ * it makes of them: these rows come later, and replace that. Where rows are evicted or expire, or
+ * not all keys are admitted, what came of it could stay: a row that leaves the primary before it is
+ * sent never comes. There the replica is told which rows each input makes, in front of the input
+ * (models/shard/shard_roles.h): it makes these, and changes those that it has. So after each input,
+ * each of its rows is that of the primary. Three orders keep this true. The image begins, and a
+ * slice is read, between two inputs. What is told, the input and the slices go the same way, in
+ * this order. What admits keys comes behind all rows: the replica asks nothing until then.
+ *
+ * Tables that have no slices (part_state.h) send all rows within the first call. A handler that
+ * writes may look at any row. So all rows are sent before it runs, within one call, too.
  *
  * No answer waits for the replica yet. Its first position says that it has the image. Then answers
  * wait for it; and FEED_WHOLE tells it so, behind all that was acknowledged or shown without it. A
@@ -30,6 +37,7 @@
 #include "engine/server/replicas/copy.h"
 #include "engine/server/replicas/server_feed.h"
 #include "io/net/network/network.h"
+#include "models/shard/shard_roles.h"
 
 /* Beside a small image inputs of so many windows may be under way: as many as another node may have
  * under way. */
@@ -140,7 +148,7 @@ static bool push_first(Copy *copy, const Order *order)
     copy_push_mark(copy, order->map, FEED_COPY);
     ok = copy_push_tasks(copy);
     if (ok && part_state_has_slices(state.shard) && !copy->keeps_calls) {
-        ok = part_state_send_settings(&state, NULL);
+        ok = part_state_send_first(&state, NULL);
     } else if (ok) {
         ok = part_state_send(&state, NULL) && part_state_send_uses(&state, NULL);
         copy->server->copies->slice.at_end = true;
@@ -160,14 +168,36 @@ static bool push_slice(Copy *copy, const Order *order, size_t n_bytes)
     if (!copy_open_state(copy, &state))
         return false;
     ok = part_state_send_slice(&state, slice, n_bytes, NULL) &&
-         (!slice->at_end || part_state_send_counts(&state, NULL));
+         (!slice->at_end || part_state_send_last(&state, NULL)) &&
+         part_state_send_uses(&state, NULL); /* rows that have come were counted as uses there */
     part_state_clear(&state);
-    if (!ok || slice->at_end)
-        return ok && push_end(copy, order);
+    if (!ok)
+        return false;
+    if (slice->at_end) {
+        replica_feed_tell_made(&copy->fed->feed, order->server, false);
+        return push_end(copy, order);
+    }
     copy_push_mark(copy, order->map, FEED_SLICED);
     post_office_flush(copy->server->office);
     replica_feed_send_slice(&copy->fed->feed, order->server);
     return !copy->is_starved;
+}
+
+/* The replica follows from now on, and the first slice is sent. */
+static bool push_begin(Copy *copy, const Order *order)
+{
+    Server *const server = copy->server;
+    ReplicaFeed *const feed = &copy->fed->feed;
+    const RubatoShard *const shard = server_find_shard(server, order->table, order->part);
+
+    if (!replica_feed_add_copy(
+            feed, order->server, order->map,
+            MAX(copy->n_bytes, COPY_WINDOWS * server->office->sizes.window_bytes)))
+        return false;
+    if (server->copies->slice.at_end)
+        return push_end(copy, order);
+    replica_feed_tell_made(feed, order->server, shard_chooses_rows(shard));
+    return push_slice(copy, order, slice_bytes(server));
 }
 
 /* False: it cannot be made. */
@@ -179,12 +209,7 @@ static bool begin_copy(Server *server, const Order *order)
     part_slice_clear(&copies->slice);
     if (copy.fed == NULL)
         return false;
-    if (!push_first(&copy, order) ||
-        !replica_feed_add_copy(
-            &copy.fed->feed, order->server, order->map,
-            MAX(copy.n_bytes, COPY_WINDOWS * server->office->sizes.window_bytes)) ||
-        !(copies->slice.at_end ? push_end(&copy, order)
-                               : push_slice(&copy, order, slice_bytes(server)))) {
+    if (!push_first(&copy, order) || !push_begin(&copy, order)) {
         give_up(&copy, order);
         return false;
     }

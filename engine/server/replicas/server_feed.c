@@ -290,12 +290,36 @@ static void pass_on_words(Server *server, FedPart *fed, const void *words, size_
     }
 }
 
-/* Replicas hear first which rows an input evicts. So the primary of a table that evicts rows has
- * handled an input before it passes it on. */
+/* One that does not have all rows yet hears alone, and without a number, which rows an input makes.
+ * It may have been dropped since the input began. */
+static void tell_made(Server *server, FedPart *fed, const RubatoShard *shard)
+{
+    const size_t most = post_office_max_keys(sizeof(uint64_t));
+    size_t n;
+    const uint64_t *const places = shard_made(shard, &n);
+
+    for (size_t begin = 0; begin < n; begin += most) {
+        Message message = { .row_bytes = sizeof *places,
+                            .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
+                                         .input = places + begin } };
+        const size_t n_bytes = server_input_bytes(&message);
+
+        for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
+            if (fed->feed.replicas[i].is_told) {
+                replica_feed_note_bytes(&fed->feed, i, n_bytes);
+                server_push_input(server, fed, fed->feed.replicas[i].server, &message, FEED_MADE);
+            }
+    }
+}
+
+/* Replicas hear first which rows an input evicts, or makes. So the primary of a table that evicts
+ * rows, or of one that chooses rows while a replica is made, has handled an input before it passes
+ * it on. */
 void server_begin_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
                         MessageKind kind)
 {
-    if (G_UNLIKELY(shard_tells_evictions(shard)))
+    shard_note_made(shard, G_UNLIKELY(replica_feed_find_told(&fed->feed) != NULL));
+    if (G_UNLIKELY(shard_goes_first(shard)))
         shard_begin_input(shard);
     else
         server_pass_on(server, fed, input, kind);
@@ -307,8 +331,10 @@ void server_end_input(Server *server, FedPart *fed, RubatoShard *shard, Message 
     const ShardEviction *evictions;
     size_t n;
 
-    if (G_LIKELY(!shard_tells_evictions(shard)))
+    if (G_LIKELY(!shard_goes_first(shard)))
         return;
+    shard_end_input(shard);
+    tell_made(server, fed, shard);
     evictions = shard_evictions(shard, &n);
     pass_on_words(server, fed, evictions, n, sizeof *evictions, FEED_EVICTED);
     server_pass_on(server, fed, input, kind);

@@ -597,6 +597,7 @@ const BoundedStorageOps bounded_hash_storage_ops = {
               .find_or_admit = find_or_admit,
               .run = hash_storage_run,
               .list = hash_storage_list,
+              .walk = hash_storage_walk,
               .size = hash_storage_size },
     .least_bytes = least_bytes,
     .uses = uses,

@@ -583,8 +583,9 @@ static uint64_t place_of(const RubatoStorage *storage, RubatoKey key)
 }
 
 /* The keys of the segment that has the place. When it splits later, both halves stay between its
- * bounds. */
-static bool walk(const RubatoStorage *storage, uint64_t *place, GArray *keys)
+ * bounds. Bounded storage may merge it with the one behind it, which has been walked through partly
+ * then, or not at all: all of both comes again. */
+bool hash_storage_walk(const RubatoStorage *storage, uint64_t *place, GArray *keys)
 {
     const HashStorage *hash = (const HashStorage *)storage;
     const uint64_t first = HASH_FIRST_ENTRY(hash->depth) << (64 - hash->depth);
@@ -634,6 +635,6 @@ const RubatoStorageOps hash_storage_ops = {
     .run = hash_storage_run,
     .list = hash_storage_list,
     .place_of = place_of,
-    .walk = walk,
+    .walk = hash_storage_walk,
     .size = hash_storage_size,
 };

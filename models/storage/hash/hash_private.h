@@ -178,6 +178,7 @@ void *hash_find_or_create_empty_key(HashStorage *hash, HashCreation *creation);
 void hash_storage_find(RubatoStorage *storage, const RubatoKey *keys, size_t n, void **rows);
 void *hash_storage_run(RubatoStorage *storage, RubatoKey first, size_t n);
 void hash_storage_list(const RubatoStorage *storage, uint64_t first, size_t n, RubatoKey *keys);
+bool hash_storage_walk(const RubatoStorage *storage, uint64_t *place, GArray *keys);
 void hash_storage_size(const RubatoStorage *storage, uint64_t *n_rows, uint64_t *n_bytes);
 
 #endif

@@ -173,14 +173,11 @@ static void add_table(uint32_t table, const RubatoTableSpec *like)
     static const char *const names[] = { "t", "u" };
     static const uint32_t replicas[] = { 0, 1, 2 };
 
-    world.specs[table] = (RubatoTableSpec){ .name = names[table],
-                                            .dtype = RUBATO_I64,
-                                            .n_keys = like->storage == NULL ? WORLD_KEYS : 0,
-                                            .storage = like->storage,
-                                            .shape = like->shape,
-                                            .model = like->model,
-                                            .speculation = like->speculation,
-                                            .replicas = 2 };
+    world.specs[table] = *like;
+    world.specs[table].name = names[table];
+    world.specs[table].dtype = RUBATO_I64;
+    world.specs[table].n_keys = like->storage == NULL ? WORLD_KEYS : 0;
+    world.specs[table].replicas = 2;
     ck_assert(spec_check(&world.specs[table], NULL));
     for (uint32_t i = 0; i < WORLD_NODES; i++) {
         RubatoShard *const shard = shard_new(&world.specs[table], 0, WORLD_KEYS, NULL);

@@ -11,7 +11,13 @@
 /* Two rows of a word each are a slice. */
 enum { WINDOW_BYTES = 64, N_SLICES = WORLD_KEYS / 2 };
 
-static const char *const storages[] = { "dense", "hash" };
+static const RubatoTableSpec LIKE[] = {
+    { .model = "asp" },
+    { .model = "asp", .storage = "hash" },
+    { .model = "asp", .storage = "hash", .max_bytes = 8 << 20 },
+    { .model = "asp", .storage = "hash", .expire = "clocks", .expire_after = 5 },
+    { .model = "asp", .storage = "hash", .admit = "count", .admit_count = 2, .admit_bytes = 1024 },
+};
 
 /* The primary's node adds to a row, and the other replica gets that. Whether it is acknowledged. */
 static bool add(RubatoKey key, int64_t delta, Call *call)
@@ -47,26 +53,33 @@ static void pass_slice(void)
     replica_world_deliver(0);
 }
 
-static void begin(const char *storage)
+static void begin(const RubatoTableSpec *like)
 {
-    replica_world_begin_like(&(RubatoTableSpec){
-        .model = "asp", .storage = strcmp(storage, "hash") == 0 ? storage : NULL });
+    replica_world_begin_like(like);
     replica_world_server(0)->office->sizes.window_bytes = WINDOW_BYTES;
     for (uint32_t i = 0; i <= 2; i++)
         replica_world_begin_task(i);
     replica_world_deliver_all();
     add_to_all();
+    if (like->admit != NULL) /* the first one made no rows */
+        add_to_all();
 }
 
 static void check_same(void)
 {
     const RubatoKeys all = { .n = WORLD_KEYS };
+    RubatoShard *const shard = server_find_shard(replica_world_server(0), 0, 0);
+    RubatoShard *const copy = replica_world_replica(2)->shard;
     int64_t rows[2][WORLD_KEYS];
 
     ck_assert_int_eq(replica_world_replica(2)->stage, REPLICA_WHOLE);
     ck_assert_uint_eq(replica_world_replica(2)->position, replica_world_fed(0)->feed.n_inputs);
-    shard_get(server_find_shard(replica_world_server(0), 0, 0), &all, rows[0]);
-    shard_get(replica_world_replica(2)->shard, &all, rows[1]);
+    shard_get(shard, &all, rows[0]);
+    shard_get(copy, &all, rows[1]);
+    ck_assert_uint_eq(shard_n_rows(copy), shard_n_rows(shard));
+    ck_assert_uint_eq(shard_admissions(copy).n_admitted, shard_admissions(shard).n_admitted);
+    ck_assert_uint_eq(shard_admissions(copy).n_refused, shard_admissions(shard).n_refused);
+    ck_assert_uint_eq(shard_uses(copy).n_uses, shard_uses(shard).n_uses);
     for (size_t i = 0; i < WORLD_KEYS; i++)
         ck_assert_int_eq(rows[0][i], rows[1][i]);
 }
@@ -74,17 +87,19 @@ static void check_same(void)
 /* Whatever row they change, sent or not, and also one that was not there. */
 START_TEST(inputs_go_between_the_slices_of_an_image)
 {
-    const bool is_hash = strcmp(storages[_i], "hash") == 0;
+    const bool is_hash = LIKE[_i].storage != NULL;
     Call call;
     int n_slices = 1;
 
-    begin(storages[_i]);
+    begin(&LIKE[_i]);
     replica_world_order_again();
     for (; !replica_world_is_sent(2, 0, FEED_COPIED); n_slices++) {
         ck_assert(replica_world_is_sent(2, 0, FEED_SLICED));
         for (RubatoKey key = 0; key < WORLD_KEYS; key += 3) /* nobody waits for the replica */
             ck_assert(add(key, n_slices, &call));
-        if (is_hash)
+        if (is_hash) /* the second one is admitted */
+            ck_assert(add(WORLD_KEYS + (RubatoKey)n_slices, 1, &call));
+        if (is_hash && n_slices % 2 > 0)
             ck_assert(add(WORLD_KEYS + (RubatoKey)n_slices, 1, &call));
         ck_assert_int_le(n_slices, 2 * N_SLICES);
         pass_slice();
@@ -104,7 +119,7 @@ END_TEST
 /* No more than a slice is under way. Without an answer of the replica nothing more is sent. */
 START_TEST(a_slice_is_sent_when_the_one_before_has_been_had)
 {
-    begin(storages[_i]);
+    begin(&LIKE[_i]);
     replica_world_order_again();
     replica_world_lose_letters(2);
     for (int i = 0; i < 3; i++) {
@@ -123,7 +138,7 @@ START_TEST(an_answer_waits_for_no_more_than_two_slices)
     g_autofree Call *calls = g_new(Call, MOST_ADDS);
     int n = 0;
 
-    begin(storages[_i]);
+    begin(&LIKE[_i]);
     replica_world_order_again();
     while (add(3, 1, &calls[n++]))
         ck_assert_int_lt(n, MOST_ADDS);
@@ -149,7 +164,7 @@ START_TEST(a_copy_that_finds_no_memory_between_slices_is_given_up)
     const bool is_primary = _i == 0;
     Call call;
 
-    begin("hash");
+    begin(&LIKE[1]);
     replica_world_order_again();
     while (add(3, 1, &call))
         ;
@@ -201,7 +216,7 @@ START_TEST(a_handler_that_writes_runs_when_all_rows_have_been_sent)
     WorldCall made = { .handler_call = {
                            .ops = handler_find("sum_all"), .arguments = "", .serial = 1 } };
 
-    begin(storages[_i]);
+    begin(&LIKE[_i]);
     replica_world_order_again();
     pass_slice();
     ck_assert(!replica_world_is_sent(2, 0, FEED_COPIED));
@@ -217,7 +232,7 @@ int main(void)
 {
     Suite *const suite = suite_create("server slices");
     TCase *const cases = tcase_create("cases");
-    const int n = (int)G_N_ELEMENTS(storages);
+    const int n = (int)G_N_ELEMENTS(LIKE);
 
     if (!rubato_register_handler(&sum_all, NULL))
         return 1;
