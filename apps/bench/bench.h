@@ -75,6 +75,7 @@ typedef struct {
     bool mixed;                /* all nodes have the workers and the servers */
     bool starts_tasks;         /* empty tasks are run before it, and timed */
     bool on_demand;            /* it runs only if --case names it */
+    bool drains;               /* a sample drains node 1, so each has nodes of its own */
     bool replaces;             /* lost workers are to be replaced: RUBATO_ON_LOSS_REPLACE */
     bool starts_empty;         /* otherwise each row was written before the first sample */
     bool has_plain;            /* a table BENCH_PLAIN_TABLE is there, too, which admits all keys */

@@ -151,6 +151,7 @@ static const char *const known[] = {
     "replica-get-1-1",
     "replica-iterate-100",
     "replica-iterate-100-replace",
+    "replica-copy-dense",
 };
 
 static void check_known(JsonArray *cases)

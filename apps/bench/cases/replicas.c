@@ -35,6 +35,16 @@
         .run_limit = limit_shm_round_trip,                                             \
     }
 
+/* Node 1 has a third of the rows, and replicas of as many. */
+#define REPLICA_COPY(name_, on_demand_, text_, n_rows_, ...)                                       \
+    {                                                                                              \
+        .name = name_, .what = "Get and Add of 200 keys while a node of three is drained, " text_, \
+        .limit = "the same before", .unit = BENCH_UNIT_KEYS_PER_SECOND, .place = BENCH_PLACE_HOST, \
+        .nodes = 4, .drains = true, .on_demand = on_demand_,                                       \
+        .table = { .replicas = 1, __VA_ARGS__ }, .n_rows = n_rows_, .n_keys = 200,                 \
+        .n_sets = N_SETS, .n_operations = 2000, .sample = sample_replica_copy,                     \
+    }
+
 const BenchCase bench_replica_cases[] = {
     REPLICA_ADD(0, NULL, 0, "without replicas", "two bare threads with half of the rows each",
                 limit_parts_add),
@@ -46,5 +56,16 @@ const BenchCase bench_replica_cases[] = {
     REPLICA_ITERATE("replica-iterate-100", false, "with one replica, SSP"),
     REPLICA_ITERATE("replica-iterate-100-replace", true,
                     "the same where lost workers are to be replaced"),
+    REPLICA_COPY("replica-copy-dense", false, "dense rows of 256 MB", 4 * MILLION,
+                 .storage = "dense", .width = 16),
+    REPLICA_COPY("replica-copy-bounded", true, "hashed rows of 256 MB, of a table with max_bytes",
+                 4 * MILLION, .storage = "hash", .width = 16, .max_bytes = UINT64_C(3) * 512 << 20),
+    REPLICA_COPY("replica-copy-hash", true, "hashed rows of 256 MB", 4 * MILLION, .storage = "hash",
+                 .width = 16),
+    REPLICA_COPY("replica-copy-expiring", true, "hashed rows of 256 MB, which expire", 4 * MILLION,
+                 .storage = "hash", .width = 16, .expire = "clocks", .expire_after = 1000),
+    REPLICA_COPY("replica-copy-admitted", true,
+                 "hashed rows of 256 MB, of a table that admits keys", 4 * MILLION,
+                 .storage = "hash", .width = 16, .admit = "probability", .admit_probability = 1),
     { 0 },
 };

@@ -25,6 +25,7 @@ typedef struct {
     double *own, *limit; /* samples, in the case's unit */
     double *latencies;   /* of single operations, NULL if nobody asks */
     size_t n_latencies;
+    unsigned n_taken; /* samples, of a case each of whose samples has nodes of its own */
     BenchDetails details;
 } Measurement;
 
@@ -92,6 +93,15 @@ static double in_unit(const BenchCase *what, double seconds, size_t n)
     }
 }
 
+/* A drain is told on each node. */
+static void ignore(const char *domain, GLogLevelFlags level, const char *text, void *user_data)
+{
+    (void)domain;
+    (void)level;
+    (void)text;
+    (void)user_data;
+}
+
 /* Runs on all workers; the barriers keep them in step. */
 static bool time_run(Bench *bench, size_t n, double *seconds, GError **error)
 {
@@ -131,6 +141,15 @@ static bool take_samples(Bench *bench, Measurement *measurement, GError **error)
     const bool is_local = bench->what->place == BENCH_PLACE_LOCAL;
     BenchSample sample = { 0 };
 
+    if (bench->what->drains) {
+        if (!take_sample(bench, n, &sample, error))
+            return false;
+        if (leads) {
+            measurement->own[measurement->n_taken] = sample.own;
+            measurement->limit[measurement->n_taken] = sample.limit;
+        }
+        return true;
+    }
     if (!take_sample(bench, n, &sample, error)) /* warms up */
         return false;
     for (unsigned i = 0; i < measurement->options->repeat; i++) {
@@ -240,16 +259,24 @@ static bool run_case(RubatoEngine *engine, const BenchStart *start, void *data, 
                               .on_loss = measurement->what->replaces ? RUBATO_ON_LOSS_REPLACE
                                                                      : RUBATO_ON_LOSS_FAIL };
 
+    const unsigned silent = measurement->what->drains
+                                ? g_log_set_handler("rubato", G_LOG_LEVEL_MESSAGE, ignore, NULL)
+                                : 0;
+    bool ok;
+
     measurement->engine = engine;
     measurement->start = *start;
     malloc_trim(0); /* memory that earlier cases left must not be reused unnoticed */
     measurement->resident_before = bench_resident_bytes(0);
-    return rubato_engine_create_table(engine, &spec, error) &&
-           (!counts || rubato_engine_create_table(engine, &sent, error)) &&
-           (!has_plain || rubato_engine_create_table(engine, &plain, error)) &&
-           (!measurement->what->starts_tasks ||
-            time_tasks(engine, &measurement->start.task_seconds, error)) &&
-           rubato_engine_run(engine, &task, error);
+    ok = rubato_engine_create_table(engine, &spec, error) &&
+         (!counts || rubato_engine_create_table(engine, &sent, error)) &&
+         (!has_plain || rubato_engine_create_table(engine, &plain, error)) &&
+         (!measurement->what->starts_tasks ||
+          time_tasks(engine, &measurement->start.task_seconds, error)) &&
+         rubato_engine_run(engine, &task, error);
+    if (silent != 0)
+        g_log_remove_handler("rubato", silent);
+    return ok;
 }
 
 int bench_peer(const BenchCase *what, const BenchOptions *options, const char *cluster_file,
@@ -272,6 +299,12 @@ static bool measure(Measurement *measurement, GError **error)
     const BenchCase *what = measurement->what;
     g_autoptr(RubatoEngine) engine = NULL;
 
+    if (what->drains) {
+        for (; measurement->n_taken < measurement->options->repeat; measurement->n_taken++)
+            if (!nodes_run(what, measurement->options, run_case, measurement, error))
+                return false;
+        return true;
+    }
     if (what->place != BENCH_PLACE_LOCAL)
         return nodes_run(what, measurement->options, run_case, measurement, error);
     engine = rubato_engine_new(

@@ -70,6 +70,10 @@ bool sample_allgather(Bench *bench, size_t n, BenchSample *sample, GError **erro
 bool sample_alltoall(Bench *bench, size_t n, BenchSample *sample, GError **error);
 bool sample_broadcast(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
+/* ---- replica_copy.c: a `sample` of cases that drain a node ---- */
+
+bool sample_replica_copy(Bench *bench, size_t n, BenchSample *sample, GError **error);
+
 /* ---- priority.c: a `sample` of a case, of n Gets ---- */
 
 bool sample_priority(Bench *bench, size_t n, BenchSample *sample, GError **error);
