@@ -24,7 +24,11 @@
  * copies on it, and which servers they leave. Once they are there, and nothing else is under way,
  * nodes do the second round, with the cause BALANCE. If another node is lost in between, the copies
  * count like any other replicas, and the second round comes after that; its OPEN has another plan
- * if copies are missing then, up to MOST_PLANS.
+ * if copies are missing then, up to MOST_PLANS. If another node joins in between, its CLOSE ends
+ * copies that are not whole, and its plan is for that node alone; what the first plan moves stays
+ * to be moved. A node that did not get its share so, or before whose plan another one was lost, has
+ * a plan in the OPEN of a later round with the cause BALANCE, by which nothing moves yet
+ * (scheduler_balance.c).
  *
  * Runs as scheduler.h says. */
 #include "engine/control/place_text.h"
@@ -40,6 +44,7 @@ Recovery *recovery_new(uint32_t n_nodes)
 
     recovery->done = g_new0(bool, n_nodes);
     recovery->told = g_new0(bool, n_nodes);
+    recovery->unplanned = g_new0(bool, n_nodes);
     recovery->awaited = g_new0(uint64_t, n_nodes);
     recovery->ordered = g_new0(uint64_t, n_nodes);
     recovery->found = g_array_new(FALSE, FALSE, sizeof(Found));
@@ -57,6 +62,7 @@ void recovery_free(Recovery *recovery)
     g_hash_table_unref(recovery->moves);
     g_free(recovery->done);
     g_free(recovery->told);
+    g_free(recovery->unplanned);
     g_free(recovery->ordered);
     g_free(recovery->awaited);
     g_free(recovery->fault);
@@ -152,14 +158,29 @@ static void end_tables(Scheduler *scheduler)
           CONTROL_RECOVER_CLOSE);
 }
 
-void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
+/* Whether the steps that nodes do are those in which a node that has joined is planned for, and
+ * nothing says that it has been. */
+static bool awaits_plan(const Scheduler *scheduler)
 {
     const Recovery *const recovery = scheduler->recovery;
+    const bool plans =
+        recovery->cause == CONTROL_CAUSE_JOIN || recovery->cause == CONTROL_CAUSE_BALANCE;
+    const bool has_plan =
+        g_hash_table_size(recovery->moves) > 0 && recovery->joined == recovery->node;
+
+    return plans && !has_plan && !scheduler->nodes[recovery->node].lost;
+}
+
+void recovery_begin(Scheduler *scheduler, uint32_t node, const char *text)
+{
+    Recovery *const recovery = scheduler->recovery;
 
     admission_end(scheduler); /* one under way is given up */
     if (scheduler->recovers && recovery->step == CONTROL_RECOVER_TABLES &&
         !scheduler->nodes[recovery->node].lost)
         end_tables(scheduler);
+    if (scheduler->recovers && awaits_plan(scheduler))
+        recovery->unplanned[recovery->node] = true;
 
     /* what the lost process was to make */
     scheduler->recovery->ordered[node] = 0;
@@ -172,22 +193,6 @@ void recovery_drain(Scheduler *scheduler, ControlCause cause, uint32_t node, con
 {
     begin(scheduler, node, cause, g_strdup_printf("%s %s", scheduler->nodes[node].label, what),
           CONTROL_RECOVER_CLOSE);
-}
-
-void recovery_balance(Scheduler *scheduler)
-{
-    Recovery *const recovery = scheduler->recovery;
-
-    if (g_hash_table_size(recovery->moves) == 0 || recovery_awaits_copies(scheduler) ||
-        admission_awaits_own(scheduler))
-        return;
-    if (scheduler->nodes[recovery->joined].lost) /* and with it the copies */
-        g_hash_table_remove_all(recovery->moves);
-    else
-        recovery_drain(scheduler, CONTROL_CAUSE_BALANCE, recovery->joined,
-                       recovery->joined == scheduler->config.self
-                           ? "goes on as the scheduler, and others have their share of the parts"
-                           : "has its share of the parts");
 }
 
 bool recovery_has_handed_over(const Scheduler *scheduler)
@@ -214,9 +219,13 @@ bool recovery_awaits_copies(const Scheduler *scheduler)
 void recovery_admit(Scheduler *scheduler)
 {
     const Admission *const admission = &scheduler->admission;
-
+    Recovery *const recovery = scheduler->recovery;
     const bool is_new = scheduler_is_absent(scheduler, admission->node);
 
+    /* The one before waits for copies, which CLOSE may end, and this one's parts may be among those
+     * that move. */
+    if (g_hash_table_size(recovery->moves) > 0)
+        recovery->unplanned[recovery->joined] = recovery->unplanned[admission->node] = true;
     begin(scheduler, admission->node, CONTROL_CAUSE_JOIN,
           g_strdup_printf("%s %s %s",
                           admission->description[0] != '\0' ? admission->description : "a process",
@@ -267,7 +276,6 @@ static bool take_plan(Recovery *recovery, const char *lines)
         return false;
     recovery->places = g_strndup(lines, (gsize)(end - lines));
     if (*end != '\0') {
-        g_hash_table_remove_all(recovery->moves);
         recovery->n_plans = recovery->cause == CONTROL_CAUSE_JOIN ? 1 : recovery->n_plans + 1;
         recovery->joined = recovery->node;
     }

@@ -39,6 +39,8 @@ struct Recovery {
     GHashTable *moves; /* of PlaceMove, by table and part: what goes to a node that has joined: */
     uint32_t joined;   /* this node, if there are some, */
     uint32_t n_plans;  /* and how many plans there were since it came */
+    bool *unplanned;   /* by node number: it has joined, and another node came, or was lost, before
+                        * it had its share: it is to be planned for once more */
     bool all_leave;    /* in a HAND_OVER: nothing stays on nodes that parts leave */
     char *fault;       /* why nodes cannot be drained; NULL: they can, as far as is known */
 };

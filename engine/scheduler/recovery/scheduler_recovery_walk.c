@@ -82,6 +82,7 @@ void recovery_walk(StateWalk *walk, Scheduler *scheduler)
     walk_moves(walk, it);
     WALK(walk, it->joined);
     WALK(walk, it->n_plans);
+    walk_flags(walk, it->unplanned, n_nodes);
     WALK(walk, it->all_leave);
     walk_text(walk, &it->fault);
     walk->is_wrong |=

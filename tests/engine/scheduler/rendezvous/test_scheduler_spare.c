@@ -253,6 +253,108 @@ START_TEST(copy_stays_beside_the_others_if_one_of_them_is_lost)
 }
 END_TEST
 
+/* Two parts on node 0, without replicas; nodes 1 and 2 are spare, and get one of them each. */
+#define PARTS "k0 0 0 0\nk0 1 0 0\n"
+#define BOTH_ON_0 PARTS "p0 0 0 0\np0 1 0 0\n"
+
+static void set_up_two_spares(void)
+{
+    static const bool is_spare[N_NODES] = { false, true, true };
+    SchedulerConfig config = CONFIG;
+
+    set_up();
+    config.admits = true;
+    config.is_spare = is_spare;
+    replace_scheduler(&config, NULL);
+    hello(0);
+    expect_greeting(ENDPOINTS[0], CONTROL_WELCOME);
+    scheduler->goes_on = true;
+}
+
+/* The nodes of the mask do steps; node 0 says what it has in CLOSE, and the plan in OPEN. */
+static void close_and_open(unsigned nodes, uint32_t map, ControlCause cause, const char *of_0,
+                           const char *of_2, const char *sets, const char *plan)
+{
+    ck_assert_uint_eq(expect_step(nodes, map, CONTROL_RECOVER_CLOSE, ""), cause);
+    for (uint32_t i = 0; i < N_NODES; i++)
+        if ((nodes >> i & 1) != 0)
+            say(i, step_done(map, CONTROL_RECOVER_CLOSE, i == 0 ? of_0 : i == 2 ? of_2 : ""));
+    for (ControlRecoverStep step = cause == CONTROL_CAUSE_BALANCE ? CONTROL_RECOVER_SETTLE
+                                                                  : CONTROL_RECOVER_PROMOTE;
+         step <= CONTROL_RECOVER_OPEN; step++) {
+        ck_assert_uint_eq(expect_step(nodes, map, step, sets), cause);
+        do_step(nodes, map, step, step == CONTROL_RECOVER_OPEN ? plan : "");
+    }
+}
+
+static void copy(unsigned nodes, uint32_t map, const char *sets)
+{
+    (void)expect_step(nodes, map, CONTROL_RECOVER_EXPECT, sets);
+    do_step(nodes, map, CONTROL_RECOVER_EXPECT, "");
+    (void)expect_step(nodes, map, CONTROL_RECOVER_COPY, sets);
+    do_step(nodes, map, CONTROL_RECOVER_COPY, "");
+}
+
+/* Up to CLOSE. */
+static void join_as(uint32_t number, unsigned before, uint32_t map)
+{
+    const Control control = join_of(number, STEP + number);
+
+    greet(&control);
+    (void)expect_step(before, map, CONTROL_RECOVER_ADMIT, "");
+    do_step(before, map, CONTROL_RECOVER_ADMIT, "");
+    expect_greeting(NEW, CONTROL_ADMITTED);
+    (void)expect_step(1u << number, map, CONTROL_RECOVER_TABLES, "");
+    do_step(1u << number, map, CONTROL_RECOVER_TABLES, "");
+}
+
+/* The copy on node 1 is not whole when node 2 joins, and is dropped. */
+START_TEST(node_gets_its_share_although_another_one_joins_before)
+{
+    static const char *const of_2 = "p0 1 2 9\n";
+
+    join_as(1, 1u, 2);
+    close_and_open(3, 2, CONTROL_CAUSE_JOIN, BOTH_ON_0, "", "0 0 1 0\n0 1 1 0\n",
+                   "0 0 2 0 1\n0 1 1 0\nm0 0 0 1 1\n");
+    copy(3, 2, "0 0 2 0 1\n0 1 1 0\n");
+    expect_quiet();
+    join_as(2, 3u, 3);
+    close_and_open(ALL, 3, CONTROL_CAUSE_JOIN, BOTH_ON_0, "", "0 0 1 0\n0 1 1 0\n",
+                   "0 0 1 0\n0 1 2 0 2\nm0 1 0 2 1\n");
+    copy(ALL, 3, "0 0 1 0\n0 1 2 0 2\n");
+    expect_quiet();
+    tell_made();
+    close_and_open(ALL, 4, CONTROL_CAUSE_BALANCE, BOTH_ON_0, "r0 1 2 9\n", "0 0 1 0\n0 1 1 2\n",
+                   "");
+    close_and_open(ALL, 5, CONTROL_CAUSE_BALANCE, PARTS "p0 0 0 0\n", of_2, "0 0 1 0\n0 1 1 2\n",
+                   "0 0 2 0 1\n0 1 1 2\nm0 0 0 1 1\n");
+    copy(ALL, 5, "0 0 2 0 1\n0 1 1 2\n");
+    expect_quiet();
+    tell_made();
+    ck_assert_uint_eq(expect_step(ALL, 6, CONTROL_RECOVER_CLOSE, ""), CONTROL_CAUSE_BALANCE);
+    say(0, step_done(6, CONTROL_RECOVER_CLOSE, PARTS "p0 0 0 0\n"));
+    say(1, step_done(6, CONTROL_RECOVER_CLOSE, "r0 0 1 9\n"));
+    say(2, step_done(6, CONTROL_RECOVER_CLOSE, of_2));
+    (void)expect_step(ALL, 6, CONTROL_RECOVER_SETTLE, "0 0 1 1\n0 1 1 2\n");
+}
+END_TEST
+
+/* No plan has been made for it when node 2 is lost. */
+START_TEST(node_gets_its_share_although_another_one_is_lost_before)
+{
+    join_as(2, 1u, 2);
+    close_and_open(5, 2, CONTROL_CAUSE_JOIN, BOTH_ON_0, "", "0 0 1 0\n0 1 1 0\n", "");
+    join_as(1, 5u, 3);
+    (void)expect_step(ALL, 3, CONTROL_RECOVER_CLOSE, "");
+    lose(2);
+    close_and_open(3, 4, CONTROL_CAUSE_LOSS, BOTH_ON_0, "", "0 0 1 0\n0 1 1 0\n", "");
+    close_and_open(3, 5, CONTROL_CAUSE_BALANCE, BOTH_ON_0, "", "0 0 1 0\n0 1 1 0\n",
+                   "0 0 2 0 1\n0 1 1 0\nm0 0 0 1 1\n");
+    copy(3, 5, "0 0 2 0 1\n0 1 1 0\n");
+    expect_quiet();
+}
+END_TEST
+
 /* Its plan must make sense. */
 START_TEST(plan_with_wrong_lines_is_dropped)
 {
@@ -455,11 +557,17 @@ int main(void)
     tcase_add_test(spare, copy_stays_beside_the_others_if_one_of_them_is_lost);
     tcase_add_test(spare, plan_with_wrong_lines_is_dropped);
     suite_add_tcase(suite, spare);
+    TCase *two = tcase_create("two spares");
+    tcase_add_checked_fixture(two, set_up_two_spares, tear_down);
+    tcase_add_test(two, node_gets_its_share_although_another_one_joins_before);
+    tcase_add_test(two, node_gets_its_share_although_another_one_is_lost_before);
+
     TCase *announced = tcase_create("announced");
     tcase_add_checked_fixture(announced, set_up_announced, tear_down_announced);
     tcase_add_test(announced, process_that_announces_itself_joins_as_a_spare_node);
     tcase_add_test(announced, place_of_a_process_that_ends_is_free_again);
     tcase_add_test(announced, process_that_comes_when_the_run_ends_hears_so);
+    suite_add_tcase(suite, two);
     suite_add_tcase(suite, announced);
     return run_suite(suite);
 }
