@@ -19,6 +19,20 @@
 
 #define MOST_NAME_BYTES 256
 
+#define LINE_BYTES 64
+#define MOST_FETCHED_BYTES 2048u /* of the next record; the rest comes when it is written */
+
+/* The line with the address comes, to be written. It is neither read nor changed. */
+static inline void fetch_to_write(const uint8_t *address)
+{
+#if defined(__x86_64__)
+    /* the builtin of a portable build would let other processors keep their copies */
+    __asm__ volatile("prefetchw %0" : : "m"(*address));
+#else
+    __builtin_prefetch(address, /* rw= */ 1);
+#endif
+}
+
 typedef struct {
     uint8_t kind, flags;
     uint16_t zero;
@@ -227,42 +241,62 @@ static uint8_t *put_keys(HistoryStream *stream, uint8_t *at, const RubatoKeys *k
     return at + n * sizeof(RubatoKey);
 }
 
+/* The memory of the next record, which will be about as long as this one, comes to this processor
+ * while the worker does its next request: it was last at the one that wrote it to the file. */
+static void fetch_next(const HistoryStream *stream, size_t n_bytes)
+{
+    const size_t end = MIN(stream->n_bytes, stream->used + MIN(n_bytes, MOST_FETCHED_BYTES));
+
+    for (size_t at = stream->used; at < end; at += LINE_BYTES)
+        fetch_to_write(&stream->bytes[at]);
+}
+
+static void put_rows(const HistoryStream *stream, const uint8_t *rows, size_t n, uint8_t *at)
+{
+    const size_t n_bytes = n * stream->noted_bytes;
+
+    if (stream->noted_bytes == stream->row_bytes)
+        memcpy(at, rows, n_bytes);
+    else
+        for (size_t i = 0; i < n; i++)
+            put_number(stream, rows + i * stream->row_bytes, at + 8 * i);
+    if (n_bytes % 8 != 0)
+        memset(at + n_bytes, 0, 8 - n_bytes % 8);
+}
+
 /* One record of the call's keys from `begin` on. */
 static void note_piece(HistoryStream *stream, const HistoryRecord *record, size_t begin, size_t n)
 {
     const RubatoKeys *const keys = &record->keys;
-    const size_t rows_bytes = record->rows == NULL ? 0 : n * stream->noted_bytes;
-    size_t key_bytes = (keys->keys == NULL ? MIN(n, 1) : n) * sizeof(RubatoKey);
-    const size_t whole = sizeof(RecordHeader) + key_bytes + (rows_bytes + 7) / 8 * 8;
+    const bool is_run = keys->keys == NULL;
+    const size_t n_stored = is_run ? MIN(n, 1) : n;
+    const size_t rows_bytes = record->rows == NULL ? 0 : (n * stream->noted_bytes + 7) / 8 * 8;
 
     end_record(stream);
-    make_room(stream, whole);
+    make_room(stream, sizeof(RecordHeader) + n_stored * sizeof(RubatoKey) + rows_bytes);
     RecordHeader *const header = (RecordHeader *)(void *)(stream->bytes + stream->used);
     uint8_t *at = (uint8_t *)(header + 1);
     const bool same = n > 0 && has_same_keys(stream, keys, begin, n);
 
+    /* all of its fields, so that it is not cleared before */
     *header = (RecordHeader){
-        .flags = (uint8_t)(record->flags | (keys->keys == NULL ? HISTORY_RUN_OF_KEYS : 0) |
+        .kind = 0,
+        .flags = (uint8_t)(record->flags | (is_run ? HISTORY_RUN_OF_KEYS : 0) |
                            (same ? HISTORY_SAME_KEYS : 0)),
+        .zero = 0,
         .n_keys = (uint32_t)n,
         .clock = record->clock,
         .n_adds = record->n_adds,
+        .n_bytes = (same ? 0 : n_stored * sizeof(RubatoKey)) + rows_bytes,
     };
-    if (same)
-        key_bytes = 0;
-    else if (n > 0)
+    if (n > 0 && !same)
         at = put_keys(stream, at, keys, begin, n);
-    if (rows_bytes > 0 && stream->noted_bytes == stream->row_bytes)
-        memcpy(at, (const uint8_t *)record->rows + begin * stream->row_bytes, rows_bytes);
-    else
-        for (size_t i = 0; i < n && rows_bytes > 0; i++)
-            put_number(stream, (const uint8_t *)record->rows + (begin + i) * stream->row_bytes,
-                       at + 8 * i);
-    if (rows_bytes % 8 != 0)
-        memset(at + rows_bytes, 0, 8 - rows_bytes % 8);
-    header->n_bytes = key_bytes + (rows_bytes + 7) / 8 * 8;
+    if (rows_bytes > 0)
+        put_rows(stream, (const uint8_t *)record->rows + begin * stream->row_bytes, n, at);
+    const size_t n_bytes = sizeof *header + header->n_bytes;
     set_kind(header, (uint8_t)record->kind);
-    stream->used += sizeof *header + header->n_bytes;
+    stream->used += n_bytes;
+    fetch_next(stream, n_bytes);
 }
 
 void history_note(HistoryStream *stream, const HistoryRecord *record)
