@@ -1,6 +1,8 @@
 /* Which versions a reader asks for. */
 #include "io/stream/zmq/fetch_plan.h"
 
+#include <string.h>
+
 /* n: it is not there. */
 static size_t find(const ListedVersion *theirs, size_t n, uint64_t number)
 {
@@ -69,4 +71,17 @@ FetchKind fetch_plan(uint64_t own, uint64_t own_seed, const ListedVersion *their
     for (size_t i = first; i < n; i++)
         at[(*n_at)++] = i;
     return *n_at > 0 ? FETCH_NEXT : FETCH_NOTHING;
+}
+
+size_t fetch_plan_leave_out(const ListedVersion *theirs, size_t *at, size_t n_at)
+{
+    size_t first = n_at;
+
+    while (first-- > 0)
+        if (theirs[at[first]].base == 0)
+            break;
+    if (first == SIZE_MAX) /* none has all rows */
+        return n_at;
+    memmove(at, at + first, (n_at - first) * sizeof *at);
+    return n_at - first;
 }

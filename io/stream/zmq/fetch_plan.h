@@ -18,4 +18,8 @@ typedef enum {
 FetchKind fetch_plan(uint64_t own, uint64_t own_seed, const ListedVersion *theirs, size_t n,
                      size_t *at, size_t *n_at);
 
+/* Of those to fetch the ones that a reader needs who is too slow for all of them: the newest with
+ * all rows, and those behind it. Returns how many there are now. */
+size_t fetch_plan_leave_out(const ListedVersion *theirs, size_t *at, size_t n_at);
+
 #endif

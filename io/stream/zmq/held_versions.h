@@ -13,7 +13,7 @@
 
 #include "io/stream/zmq/stream_message.h"
 
-#define HELD_MS 5000 /* more than a reader waits for an answer */
+#define HELD_MS 15000 /* more than a reader waits before it gives a version up */
 #define HELD_MOST_FILES 256
 
 typedef struct HeldVersions HeldVersions;

@@ -6,13 +6,19 @@
  * what is cut off, damaged or gone meanwhile is never seen: the reader asks again. Versions that
  * the publisher has removed are removed here, too, when the newest one is there.
  *
+ * A link may be slower than versions come. Then the reader asks for little at a time
+ * (fetch_pace.h), goes on where it was when answers stay away for a while, and leaves versions out:
+ * if it has not had the newest one for BEHIND_MS, it goes on with the newest that has all rows. So
+ * it gets one in the time that its bytes take; the publisher keeps that one meanwhile
+ * (held_versions.h).
+ *
  * What a publisher may do: its lists, manifests and sizes are checked before they are used; it
  * names no files. It can send a model of its own and fill the disk: who may publish is a matter of
  * the secret (zmq_stream.c).
  *
  * Why each wait ends: the thread waits for news, or for the next second; for an answer for
- * ANSWER_MS, after which it gives up and begins again within a second. Its descriptor ends each of
- * these waits.
+ * ANSWER_MS, after which it asks again MOST_MISSED times, and then gives up and begins again within
+ * a second. Its descriptor ends each of these waits.
  *
  * Threads: run is the thread's, with all the sockets; the rest as in the header. */
 #include "io/stream/zmq/zmq_reader.h"
@@ -30,6 +36,7 @@
 #include "io/store/block_file.h"
 #include "io/store/folder_ops.h"
 #include "io/store/snapshot_folder.h"
+#include "io/stream/zmq/fetch_pace.h"
 #include "io/stream/zmq/fetch_plan.h"
 #include "io/stream/zmq/mirror_folder.h"
 #include "io/stream/zmq/zmq_stream.h"
@@ -37,7 +44,8 @@
 #define LOOK_MS 1000
 #define SILENT_MS 5000
 #define ANSWER_MS 3000
-#define WINDOW 8 /* questions under way; below the answers that a publisher keeps for a reader */
+#define MOST_MISSED 3 /* answers one after the other, before a version is given up */
+#define BEHIND_MS 5000
 
 struct RubatoStreamReader {
     /* immutable */
@@ -55,7 +63,10 @@ struct RubatoStreamReader {
     uint64_t newest, newest_seed;
     int64_t heard_ms;      /* news, or an answer */
     int64_t not_before_ms; /* after a failure */
+    int64_t behind_ms;     /* since when it lacks the newest version; 0: it does not */
     uint64_t last_id;
+    FetchPace pace;
+    bool is_gone; /* what was asked for last was not there any more */
 
     pthread_mutex_t lock;
     GError *fault; /* guarded by lock; NULL: none */
@@ -115,10 +126,16 @@ static bool ask(RubatoStreamReader *reader, const StreamMessage *question, GErro
     return fail(reader, "nobody answers there", error);
 }
 
+typedef enum {
+    TAKEN_ANSWER,
+    TAKEN_LATE,    /* no answer has come in time, or one is lost before the next */
+    TAKEN_NOTHING, /* nothing that is of use */
+} Taken;
+
 /* Receives an answer with an id from `first` on; others are of questions that were given up. The
  * message points into *part, which the caller closes. */
-static bool receive(RubatoStreamReader *reader, uint64_t first, zmq_msg_t *part,
-                    StreamMessage *answer, GError **error)
+static Taken receive(RubatoStreamReader *reader, uint64_t first, zmq_msg_t *part,
+                     StreamMessage *answer, GError **error)
 {
     const int64_t end_ms = monotonic_ms() + ANSWER_MS;
 
@@ -127,17 +144,21 @@ static bool receive(RubatoStreamReader *reader, uint64_t first, zmq_msg_t *part,
         zmq_pollitem_t items[] = { { .socket = reader->questions, .events = ZMQ_POLLIN },
                                    { .fd = reader->event, .events = ZMQ_POLLIN } };
 
-        if (ends(reader))
-            return fail(reader, "the reader ends", error);
-        if (left_ms <= 0)
-            return fail(reader, "no answer has come in time", error);
+        if (ends(reader)) {
+            fail(reader, "the reader ends", error);
+            return TAKEN_NOTHING;
+        }
+        if (left_ms <= 0) {
+            fail(reader, "no answer has come in time", error);
+            return TAKEN_LATE;
+        }
         (void)zmq_poll(items, G_N_ELEMENTS(items), left_ms);
         if (zmq_msg_recv(part, reader->questions, ZMQ_DONTWAIT) < 0)
             continue;
         if (stream_message_read(zmq_msg_data(part), zmq_msg_size(part), answer) &&
             answer->id >= first && answer->id <= reader->last_id) {
             reader->heard_ms = monotonic_ms();
-            return true;
+            return TAKEN_ANSWER;
         }
     }
 }
@@ -151,6 +172,10 @@ typedef struct {
     uint64_t n_bytes;       /* UINT64_MAX: it ends with an answer that is short */
     const char *path;
     int fd;
+
+    /* what is under way, by the question's id: when it was asked for, and how much */
+    int64_t asked_ms[FETCH_MOST_WINDOW];
+    uint32_t asked_bytes[FETCH_MOST_WINDOW];
 } Fetch;
 
 static bool write_at(const Fetch *fetch, const StreamMessage *answer, GError **error)
@@ -173,59 +198,101 @@ static bool write_at(const Fetch *fetch, const StreamMessage *answer, GError **e
     return true;
 }
 
-/* Takes an answer. *next: where the next one begins; they come in the order of the questions. */
-static bool take_bytes(const Fetch *fetch, uint64_t first, uint64_t *next, bool *is_short,
-                       GError **error)
+/* What is wrong with an answer; NULL: nothing is. */
+static const char *find_wrong(const Fetch *fetch, const StreamMessage *answer, uint64_t next)
+{
+    if (answer->kind == STREAM_MESSAGE_GONE)
+        return "a version was removed while it was fetched; the stream should keep more of them";
+    if (answer->kind != STREAM_MESSAGE_BYTES || answer->offset != next ||
+        answer->number != fetch->question.number || answer->table != fetch->question.table ||
+        answer->part != fetch->question.part ||
+        answer->n > fetch->asked_bytes[answer->id % FETCH_MOST_WINDOW])
+        return "what came is not what was asked for";
+    return NULL;
+}
+
+/* Takes an answer. *next: where the next one begins; they come in the order of the questions.
+ * *is_short: it has fewer bytes than were asked for. */
+static Taken take_bytes(const Fetch *fetch, uint64_t first, uint64_t *next, bool *is_short,
+                        GError **error)
 {
     RubatoStreamReader *const reader = fetch->reader;
     StreamMessage answer;
     zmq_msg_t part;
-    bool ok;
+    Taken taken;
 
     zmq_msg_init(&part);
-    ok = receive(reader, first, &part, &answer, error);
-    if (ok && answer.kind == STREAM_MESSAGE_GONE)
-        ok = fail(reader,
-                  "a version was removed while it was fetched; the stream should keep more of them",
-                  error);
-    if (ok && (answer.kind != STREAM_MESSAGE_BYTES || answer.offset != *next ||
-               answer.number != fetch->question.number || answer.table != fetch->question.table ||
-               answer.part != fetch->question.part))
-        ok = fail(reader, "what came is not what was asked for", error);
-    if (ok)
-        ok = write_at(fetch, &answer, error);
-    if (ok) {
-        *next += answer.n;
-        *is_short = answer.n < STREAM_MOST_BYTES;
+    taken = receive(reader, first, &part, &answer, error);
+    if (taken == TAKEN_ANSWER) {
+        const size_t at = answer.id % FETCH_MOST_WINDOW;
+        const char *const wrong = find_wrong(fetch, &answer, *next);
+
+        reader->is_gone = answer.kind == STREAM_MESSAGE_GONE;
+        if (wrong != NULL)
+            fail(reader, wrong, error);
+        if (wrong != NULL || !write_at(fetch, &answer, error)) {
+            taken = wrong != NULL && answer.kind == STREAM_MESSAGE_BYTES && answer.offset > *next
+                        ? TAKEN_LATE
+                        : TAKEN_NOTHING;
+        } else {
+            fetch_pace_answered(&reader->pace, monotonic_ms() - fetch->asked_ms[at]);
+            *next += answer.n;
+            *is_short = answer.n < fetch->asked_bytes[at];
+        }
     }
     zmq_msg_close(&part);
-    return ok;
+    return taken;
 }
 
-/* Asks for pieces, WINDOW of them at a time, and writes them. */
+static bool ask_bytes(Fetch *fetch, uint64_t offset, uint64_t most, GError **error)
+{
+    RubatoStreamReader *const reader = fetch->reader;
+    const uint64_t id = ++reader->last_id;
+
+    fetch->question.id = id;
+    fetch->question.offset = offset;
+    fetch->question.n = (uint32_t)MIN(most - offset, reader->pace.n_bytes);
+    fetch->asked_ms[id % FETCH_MOST_WINDOW] = monotonic_ms();
+    fetch->asked_bytes[id % FETCH_MOST_WINDOW] = fetch->question.n;
+    return ask(reader, &fetch->question, error);
+}
+
+/* Asks for pieces, as many at a time as the pace says, and writes them. If no answer comes in time,
+ * it asks again from there on; answers to the questions before are dropped. */
 static bool fetch_bytes(Fetch *fetch, GError **error)
 {
     RubatoStreamReader *const reader = fetch->reader;
     const bool is_known = fetch->n_bytes != UINT64_MAX;
-    const uint64_t first = reader->last_id + 1, most = is_known ? fetch->n_bytes : MOST_MANIFEST;
-    uint64_t asked = 0, next = 0;
+    const uint64_t most = is_known ? fetch->n_bytes : MOST_MANIFEST;
+    uint64_t first = reader->last_id + 1, n_answered = 0, asked = 0, next = 0;
+    GError *fault = NULL;
+    unsigned n_missed = 0;
     bool is_short = false;
 
     while (is_known ? next < most : !is_short) {
+        if (next >= most)
+            return fail(reader, "a manifest has no end", error);
         while (asked < most &&
-               asked - next < (is_known ? WINDOW : 1) * (uint64_t)STREAM_MOST_BYTES) {
-            fetch->question.id = ++reader->last_id;
-            fetch->question.offset = asked;
-            fetch->question.n =
-                is_known ? (uint32_t)MIN(most - asked, STREAM_MOST_BYTES) : STREAM_MOST_BYTES;
-            if (!ask(reader, &fetch->question, error))
+               reader->last_id + 1 - first - n_answered < (is_known ? reader->pace.window : 1)) {
+            if (!ask_bytes(fetch, asked, most, error))
                 return false;
             asked += fetch->question.n;
         }
-        if (next >= most)
-            return fail(reader, "a manifest has no end", error);
-        if (!take_bytes(fetch, first, &next, &is_short, error))
+        const Taken taken = take_bytes(fetch, first, &next, &is_short, &fault);
+        if (taken == TAKEN_NOTHING || (taken == TAKEN_LATE && n_missed++ == MOST_MISSED)) {
+            g_propagate_error(error, fault);
             return false;
+        }
+        if (taken == TAKEN_ANSWER) {
+            n_answered++;
+            n_missed = 0;
+        } else {
+            g_clear_error(&fault);
+            fetch_pace_missed(&reader->pace);
+            first = reader->last_id + 1;
+            n_answered = 0;
+            asked = next;
+        }
         if (is_known && is_short && next < most)
             return fail(reader, "a file is shorter than it has to be", error);
     }
@@ -377,7 +444,8 @@ static bool fetch_list(RubatoStreamReader *reader, List *list, GError **error)
     bool ok;
 
     zmq_msg_init(&part);
-    ok = ask(reader, &question, error) && receive(reader, question.id, &part, &answer, error);
+    ok = ask(reader, &question, error) &&
+         receive(reader, question.id, &part, &answer, error) == TAKEN_ANSWER;
     if (ok) {
         list->n = answer.kind == STREAM_MESSAGE_LIST ? answer.n : 0;
         list->versions = g_new(ListedVersion, list->n);
@@ -389,6 +457,11 @@ static bool fetch_list(RubatoStreamReader *reader, List *list, GError **error)
     return ok;
 }
 
+static bool is_behind(const RubatoStreamReader *reader)
+{
+    return monotonic_ms() - reader->behind_ms >= BEHIND_MS;
+}
+
 /* Fetches what is missing by one list. *is_there: nothing was. */
 static bool catch_up_once(RubatoStreamReader *reader, bool *is_there, GError **error)
 {
@@ -396,6 +469,7 @@ static bool catch_up_once(RubatoStreamReader *reader, bool *is_there, GError **e
     const bool has_list = fetch_list(reader, &list, error);
     g_autofree ListedVersion *versions = list.versions;
     g_autofree size_t *at = g_new(size_t, list.n);
+    GError *fault = NULL;
     size_t n_at = 0;
 
     if (!has_list)
@@ -404,9 +478,23 @@ static bool catch_up_once(RubatoStreamReader *reader, bool *is_there, GError **e
         drop(reader, NULL, 0);
         reader->own = 0;
     }
-    for (size_t i = 0; i < n_at; i++)
-        if (!fetch_version(reader, &versions[at[i]], error))
+    if (is_behind(reader))
+        n_at = fetch_plan_leave_out(versions, at, n_at);
+    for (size_t i = 0; i < n_at; i++) {
+        if (i > 0 && is_behind(reader))
+            return true; /* perhaps there is a newer one with all rows */
+        reader->is_gone = false;
+        if (!fetch_version(reader, &versions[at[i]], i > 0 ? &fault : error)) {
+            if (i == 0)
+                return false;
+            if (reader->is_gone) { /* others are there */
+                g_clear_error(&fault);
+                return true;
+            }
+            g_propagate_error(error, fault);
             return false;
+        }
+    }
     *is_there = n_at == 0;
     if (list.n > 0)
         drop(reader, versions, list.n);
@@ -419,6 +507,8 @@ static void catch_up(RubatoStreamReader *reader)
     GError *fault = NULL;
     bool is_there = false;
 
+    if (reader->behind_ms == 0)
+        reader->behind_ms = monotonic_ms();
     while (!is_there && fault == NULL && !ends(reader))
         (void)catch_up_once(reader, &is_there, &fault);
     if (ends(reader)) {
@@ -427,6 +517,8 @@ static void catch_up(RubatoStreamReader *reader)
     }
     if (fault != NULL)
         reader->not_before_ms = monotonic_ms() + LOOK_MS;
+    else
+        reader->behind_ms = 0;
     note_fault(reader, fault);
 }
 
@@ -461,6 +553,7 @@ static void *run(void *data)
     RubatoStreamReader *const reader = data;
 
     reader->heard_ms = monotonic_ms();
+    fetch_pace_init(&reader->pace);
     while (!ends(reader)) {
         const bool lacks = reader->newest != 0 && (reader->newest != reader->own ||
                                                    reader->newest_seed != reader->own_seed);

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "io/stream/zmq/fetch_pace.h"
 #include "io/stream/zmq/fetch_plan.h"
 #include "tests/support/runner.h"
 
@@ -63,6 +64,63 @@ START_TEST(reader_asks_for_what_it_lacks)
     ck_assert_uint_eq(n_at, plans[_i].n_at);
     for (size_t i = 0; i < n_at; i++)
         ck_assert_uint_eq(at[i], plans[_i].at[i]);
+}
+END_TEST
+
+/* Who is too slow for all of them begins with the newest that has all rows. */
+START_TEST(slow_reader_leaves_versions_out)
+{
+    static const struct {
+        ListedVersion theirs[MOST];
+        size_t n, first;
+    } lists[] = {
+        { { NEXT(3), FULL(4), NEXT(5), FULL(6), NEXT(7) }, 5, 3 },
+        { { FULL(3), NEXT(4), NEXT(5) }, 3, 0 },
+        { { NEXT(3), NEXT(4), NEXT(5) }, 3, 0 },
+        { { NEXT(3), NEXT(4), FULL(5) }, 3, 2 },
+        { { { 0 } }, 0, 0 },
+    };
+    size_t at[MOST];
+
+    for (size_t i = 0; i < lists[_i].n; i++)
+        at[i] = i;
+    const size_t n = fetch_plan_leave_out(lists[_i].theirs, at, lists[_i].n);
+    ck_assert_uint_eq(n, lists[_i].n - lists[_i].first);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_uint_eq(at[i], lists[_i].first + i);
+}
+END_TEST
+
+/* ---- how much is asked for ---- */
+
+/* Of a link that brings so many bytes a second: soon no more is under way than comes in a second,
+ * or the least that is asked for; and a fast one is asked for all that may be. */
+START_TEST(what_is_under_way_fits_the_link)
+{
+    static const uint64_t rates[] = { 10000, 100000, 300000, 3000000, 1000000000 };
+    const uint64_t rate = rates[_i];
+    FetchPace pace;
+
+    fetch_pace_init(&pace);
+    for (int i = 0; i < 50; i++)
+        fetch_pace_answered(&pace, (int64_t)((uint64_t)pace.n_bytes * pace.window * 1000 / rate));
+    const uint64_t n_bytes = (uint64_t)pace.n_bytes * pace.window;
+    ck_assert_uint_le(n_bytes, MAX(rate, 16384));
+    ck_assert_uint_ge(n_bytes, MIN(rate / 20, (uint64_t)STREAM_MOST_BYTES * FETCH_MOST_WINDOW));
+    fetch_pace_missed(&pace);
+    ck_assert_uint_le((uint64_t)pace.n_bytes * pace.window, 16384);
+}
+END_TEST
+
+START_TEST(long_way_is_no_slow_link)
+{
+    FetchPace pace;
+
+    fetch_pace_init(&pace);
+    for (int i = 0; i < 50; i++)
+        fetch_pace_answered(&pace, 600);
+    ck_assert_uint_eq((uint64_t)pace.n_bytes * pace.window,
+                      (uint64_t)STREAM_MOST_BYTES * FETCH_MOST_WINDOW);
 }
 END_TEST
 
@@ -153,6 +211,9 @@ int main(void)
     TCase *cases = tcase_create("plans and messages");
 
     tcase_add_loop_test(cases, reader_asks_for_what_it_lacks, 0, G_N_ELEMENTS(plans));
+    tcase_add_loop_test(cases, slow_reader_leaves_versions_out, 0, 5);
+    tcase_add_loop_test(cases, what_is_under_way_fits_the_link, 0, 5);
+    tcase_add_test(cases, long_way_is_no_slow_link);
     tcase_add_test(cases, list_is_read_as_it_was_written);
     tcase_add_loop_test(cases, lists_that_do_not_ascend_are_refused, 0, 4);
     tcase_add_test(cases, messages_of_another_length_or_kind_are_none);

@@ -423,6 +423,94 @@ START_TEST(version_that_is_being_fetched_stays)
 }
 END_TEST
 
+/* ---- answers that stay away ---- */
+
+/* Hands messages on between a reader at `port` and a publisher at another one. */
+typedef struct {
+    void *context, *news, *hears, *router, *dealer;
+    unsigned char id[64]; /* the reader's */
+    int n_id;
+} Relay;
+
+static void relay_open(Relay *relay, unsigned from)
+{
+    void *const context = zmq_ctx_new();
+
+    *relay = (Relay){ .context = context,
+                      .news = open_socket(context, ZMQ_XPUB, port, true),
+                      .hears = open_socket(context, ZMQ_SUB, from, false),
+                      .router = open_socket(context, ZMQ_ROUTER, port + 1, true),
+                      .dealer = open_socket(context, ZMQ_DEALER, from + 1, false) };
+    ck_assert_int_eq(zmq_setsockopt(relay->hears, ZMQ_SUBSCRIBE, "", 0), 0);
+}
+
+static void relay_close(Relay *relay)
+{
+    zmq_close(relay->news);
+    zmq_close(relay->hears);
+    zmq_close(relay->router);
+    zmq_close(relay->dealer);
+    zmq_ctx_term(relay->context);
+}
+
+/* Hands on what has come within 20 ms. Counts questions for a manifest, and answers with bytes, of
+ * which one is lost. */
+static void relay_pass(Relay *relay, int *n_manifests, int *n_answers, int lost)
+{
+    zmq_pollitem_t items[] = { { .socket = relay->hears, .events = ZMQ_POLLIN },
+                               { .socket = relay->router, .events = ZMQ_POLLIN },
+                               { .socket = relay->dealer, .events = ZMQ_POLLIN } };
+    g_autofree unsigned char *bytes = g_malloc(STREAM_MOST_ANSWER);
+    StreamMessage message;
+    int n;
+
+    (void)zmq_poll(items, G_N_ELEMENTS(items), 20);
+    while ((n = zmq_recv(relay->hears, bytes, STREAM_MOST_ANSWER, ZMQ_DONTWAIT)) >= 0)
+        ck_assert_int_ge(zmq_send(relay->news, bytes, (size_t)n, 0), 0);
+    while ((n = zmq_recv(relay->router, relay->id, sizeof relay->id, ZMQ_DONTWAIT)) >= 0) {
+        relay->n_id = n;
+        n = zmq_recv(relay->router, bytes, STREAM_MOST_ANSWER, 0);
+        ck_assert(stream_message_read(bytes, (size_t)n, &message));
+        *n_manifests += message.kind == STREAM_MESSAGE_ASK_BYTES &&
+                        message.table == STREAM_MANIFEST && message.offset == 0;
+        ck_assert_int_ge(zmq_send(relay->dealer, bytes, (size_t)n, 0), 0);
+    }
+    while ((n = zmq_recv(relay->dealer, bytes, STREAM_MOST_ANSWER, ZMQ_DONTWAIT)) >= 0) {
+        ck_assert(stream_message_read(bytes, (size_t)n, &message));
+        if (message.kind == STREAM_MESSAGE_BYTES && ++*n_answers == lost)
+            continue;
+        ck_assert_int_ge(zmq_send(relay->router, relay->id, (size_t)relay->n_id, ZMQ_SNDMORE), 0);
+        ck_assert_int_ge(zmq_send(relay->router, bytes, (size_t)n, 0), 0);
+    }
+}
+
+/* What has come before is not fetched again. */
+START_TEST(answer_that_stays_away_is_asked_for_again)
+{
+    const unsigned from = find_port_pair();
+    g_autofree char *at = g_strdup_printf("tcp://127.0.0.1:%u", from);
+    RubatoStreamWriter *const writer = zmq_publisher_open(at, directory, NULL);
+    g_autoptr(RubatoFollower) follower = follow();
+    int n_manifests = 0, n_answers = 0;
+    RubatoFollowed followed = RUBATO_FOLLOWED_NOTHING;
+    Relay relay;
+
+    ck_assert_ptr_nonnull(writer);
+    write_version(1, 1);
+    relay_open(&relay, from);
+    zmq_publisher_tell(writer, 0);
+    while (followed == RUBATO_FOLLOWED_NOTHING) {
+        relay_pass(&relay, &n_manifests, &n_answers, /* lost= */ 5);
+        (void)rubato_follower_advance(follower, 0, &followed, NULL);
+    }
+    check_rows(follower, 1);
+    ck_assert_int_gt(n_answers, 5);
+    ck_assert_int_eq(n_manifests, 1);
+    relay_close(&relay);
+    zmq_publisher_close(writer);
+}
+END_TEST
+
 /* ---- a publisher that lies ---- */
 
 /* What it answers to the questions of a reader. */
@@ -525,7 +613,7 @@ START_TEST(fetching_for_long_is_no_silence)
             stream_message_write_version(&message, &(ListedVersion){ 5, 50, 0, 0 });
         } else {
             answer.kind = i < 4 ? STREAM_MESSAGE_BYTES : STREAM_MESSAGE_GONE;
-            answer.n = i < 4 ? STREAM_MOST_BYTES : 0;
+            answer.n = i < 4 ? answer.n : 0; /* as many as are asked for */
             stream_message_write(&message, &answer);
             rubato_write(&message, zeros, answer.n);
         }
@@ -692,6 +780,7 @@ int main(void)
     tcase_add_test(cases, strangers_get_nothing_that_is_no_version);
     tcase_add_loop_test(cases, version_that_is_being_fetched_stays, 0, 2);
     tcase_add_test(cases, fetching_for_long_is_no_silence);
+    tcase_add_test(cases, answer_that_stays_away_is_asked_for_again);
     tcase_add_loop_test(cases, publisher_that_lies_is_not_believed, 0, N_LIES);
     tcase_add_test(cases, secret_has_to_be_the_same);
     tcase_add_loop_test(cases, uris_that_make_no_sense_are_refused, 0, G_N_ELEMENTS(wrong));
