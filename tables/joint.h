@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "io/row_places.h"
+#include "tables/partition.h"
 
 typedef struct {
     uint32_t worker;
@@ -47,6 +48,10 @@ typedef struct {
     /* *min_clock: the lowest min clock of the parts. */
     bool (*get)(const struct TableRoute *route, const JointAsk *ask, uint64_t *min_clock);
     bool (*add)(const struct TableRoute *route, const JointAsk *ask); /* NULL: of a single worker */
+
+    /* One of several workers begins its iteration, whose clock is the ask's: each part, which has a
+     * slice of its keys, takes their announcement and then that clock. NULL: it sends messages. */
+    bool (*begin)(const struct TableRoute *route, const JointAsk *ask, const Slice *slices);
 
     /* In a worker's turn: the parts take the Adds that it has deferred before the ask's clock, and
      * all earlier ones. Then reads the rows, if the ask has values. False: some parts may have

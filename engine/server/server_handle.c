@@ -488,6 +488,8 @@ static bool spares_readers(const Message *message)
     switch (message->kind) {
     case MESSAGE_GET:
     case MESSAGE_CLOCK:
+    case MESSAGE_ANNOUNCE:
+    case MESSAGE_ITERATE:
     case MESSAGE_FENCE:
         return true;
     case MESSAGE_ADD:

@@ -4,8 +4,9 @@
  * Threads: the client's worker; table_route_lead any. */
 #include "tables/client/client_private.h"
 
-/* The most looks, of a few ten nanoseconds each, before a Get beyond the staleness. */
-#define MOST_BRIEF_LOOKS 1024u
+/* The most looks, of a few ten nanoseconds each, before a Get beyond the staleness: as many as keys
+ * are read beside owners at most, so that the others may finish an iteration of as many. */
+#define MOST_BRIEF_LOOKS 16384u
 
 uint64_t table_route_lead(const TableRoute *route)
 {

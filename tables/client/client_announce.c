@@ -8,6 +8,9 @@
  *
  * It is only done if the keys reach all parts. Others would not hear of the clock.
  *
+ * If rows can be read beside owners (joint_several.c), and the other workers have come far enough,
+ * the worker owns the servers only to tell them the keys and the clock, and reads the rows then.
+ *
  * No part moves while the messages are posted, so none is answered CALL_MOVED, and none is sent
  * twice.
  *
@@ -80,14 +83,20 @@ bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t
     return *n_slices == route->map->n_parts;
 }
 
+static void note_read(TableClient *client, const RubatoKeys *keys, const void *values,
+                      uint64_t begun_ns)
+{
+    if (G_UNLIKELY(client->history != NULL))
+        table_client_note_get(client, keys, values);
+    table_client_note_time(client, "Clock and Get", begun_ns, keys->n);
+}
+
 void table_client_note_begun(TableClient *client, const Call *call, const RubatoKeys *keys,
                              const void *values, uint64_t begun_ns)
 {
     table_client_count_get(client, call);
     client->unheard_bytes = 0;
-    if (G_UNLIKELY(client->history != NULL))
-        table_client_note_get(client, keys, values);
-    table_client_note_time(client, "Clock and Get", begun_ns, keys->n);
+    note_read(client, keys, values, begun_ns);
 }
 
 /* A worker that waits for this worker's clock sends its Get when the clock is shown. So the clock
@@ -108,10 +117,11 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
                           void *values, GError **error)
 {
     const RubatoKeys all = { .keys = keys, .n = n };
-    const TableAsk ask = { .kind = MESSAGE_ITERATE,
-                           .row_bytes = client->route->row_bytes,
-                           .output = values };
+    TableAsk ask = { .kind = MESSAGE_ITERATE,
+                     .row_bytes = client->route->row_bytes,
+                     .output = values };
     const uint64_t begun_ns = table_client_time(client);
+    bool has_begun;
     Call call;
 
     if (G_UNLIKELY(client->history != NULL))
@@ -120,10 +130,20 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
     if (!shows_late(client))
         table_client_show_clock(client);
     table_client_wait_before_iterating(client, n);
+    has_begun = table_client_begin_jointly(client, keys, n);
+    if (has_begun) {
+        if (shows_late(client))
+            table_client_show_clock(client);
+        if (table_client_get_jointly(client, keys, n, values)) {
+            note_read(client, &all, values, begun_ns);
+            return true;
+        }
+        ask.kind = MESSAGE_GET;
+    }
     call_begin(&call, NULL);
     call.spinner = &client->spinner;
     table_client_send(client, &ask, client->slicer.slices, n_slices, &call, client->messages);
-    if (shows_late(client))
+    if (shows_late(client) && !has_begun)
         table_client_show_clock(client);
     call_sent(&call);
     if (!table_client_wait(client, &call, error))

@@ -84,6 +84,8 @@ static bool get_shared(TableClient *client, const RubatoKey *keys, size_t n, voi
                      .lends = lends_now(client, client->stats.n_gets),
                      .admits_readers = client->stats.n_gets % GETS_BEFORE_OPENING == 0 };
 
+    if (is_ahead && route->traits->takes_announcements && !table_client_others_have_come(client))
+        return false; /* it may be answered all the same */
     if (is_ahead && route->takes_turns && !table_client_others_have_come(client))
         table_client_fetch_rows(client, &ask);
     if (is_ahead && !table_client_wait_until_others_come(client))
@@ -128,7 +130,7 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
         return false;
     call_begin(&call, NULL);
     call_note_clock(&call, min_clock);
-    table_client_note_answered(client, &call, n_asked(route, n));
+    table_client_note_answered(client, &call, route->map->n_parts);
     return true;
 }
 
@@ -157,7 +159,8 @@ bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, si
     bool has_begun;
     Call call;
 
-    if (route->joint == NULL || !route->traits->takes_announcements || !is_worth_it(route, n) ||
+    if (route->joint == NULL || route->clocks->n_workers > 1 ||
+        !route->traits->takes_announcements || !is_worth_it(route, n) ||
         table_client_is_cancelled(client) || !table_client_check_owner(client, NULL) ||
         !begin_sending(client))
         return false;
@@ -173,6 +176,24 @@ bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, si
     table_client_show_clock(client);
     table_client_note_begun(client, &call, &all, values, begun_ns);
     return true;
+}
+
+bool table_client_begin_jointly(TableClient *client, const RubatoKey *keys, size_t n)
+{
+    const TableRoute *const route = client->route;
+    const JointAsk ask = { .worker = client->rank,
+                           .clock = client->clock,
+                           .keys = keys,
+                           .n_keys = n,
+                           .lends = lends_now(client, client->stats.n_gets) };
+    bool has_begun;
+
+    if (!route->reads_beside || !may_read(route, n) || !table_client_others_have_come(client) ||
+        !begin_sending(client))
+        return false;
+    has_begun = route->joint->begin(route, &ask, client->slicer.slices);
+    table_client_end_sending(client);
+    return has_begun;
 }
 
 static bool defer_whole(TableClient *client, const JointAsk *ask)

@@ -79,6 +79,11 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
 bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t n,
                               const void *deltas);
 
+/* Of one of several workers: announces the keys of the client's clock, of which the slicer has a
+ * slice for each part, and tells all parts that the worker has come to it. False: nothing has been
+ * done, because a Get of these keys would not be answered beside owners, or a server is busy. */
+bool table_client_begin_jointly(TableClient *client, const RubatoKey *keys, size_t n);
+
 /* ---- client_announce.c ---- */
 
 /* A Get that began an iteration has been answered. */

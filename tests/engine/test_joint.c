@@ -288,6 +288,41 @@ static bool read_beside_others(RubatoWorker *worker, void *user_data, GError **e
     return true;
 }
 
+static bool same_keys(uint64_t iteration, RubatoIteration *keys, void *user_data)
+{
+    *keys = (RubatoIteration){ user_data, KEYS };
+    return iteration < CLOCKS;
+}
+
+/* The same under a model that takes announcements: all iterations use the same keys, so no Get may
+ * be further ahead than the staleness. */
+static bool iterate_beside_others(RubatoWorker *worker, void *user_data, GError **error)
+{
+    const Company *const company = user_data;
+    const int64_t n_workers = count_workers(company);
+    const int64_t each_clock = n_workers * (n_workers + 1);
+    int64_t values[KEYS], deltas[KEYS];
+    RubatoKey keys[KEYS];
+
+    for (int64_t i = 0; i < KEYS; i++) {
+        keys[i] = (RubatoKey)(i * 7 % ROWS);
+        deltas[i] = rubato_worker_rank(worker) + 1;
+    }
+    g_autoptr(RubatoSparseKVClientTable) table = rubato_worker_open_sparse_kv_client_table_with(
+        worker, "t", RUBATO_I64, same_keys, keys, error);
+
+    TRY(table != NULL);
+    for (int64_t clock = 0; clock < CLOCKS; clock++) {
+        TRY(rubato_sparse_kv_client_table_get(table, values, error));
+        for (int i = 0; i < KEYS; i++) {
+            REQUIRE(values[i] >= (clock - STALENESS) * each_clock, "at clock %d", (int)clock);
+            REQUIRE(values[i] >= clock * 2 * deltas[0]);
+        }
+        TRY(rubato_sparse_kv_client_table_add(table, deltas, error));
+    }
+    return true;
+}
+
 /* One token stands for all servers once a worker has made it so, until one of them is wanted. */
 static bool add_by_one_token(const TableRoute *route, const JointAsk *asked, RubatoKVTable *table,
                              GError **error)
@@ -322,7 +357,8 @@ static void run_in(Company company, RubatoTaskFunc function)
                              .dtype = RUBATO_I64,
                              .n_keys = ROWS,
                              .model = company.model,
-                             .staleness = strcmp(company.model, "ssp") == 0 ? STALENESS : 0 });
+                             .staleness = strstr(company.model, "ssp") != NULL ? STALENESS : 0,
+                             .speculation = strcmp(company.model, "sparse_ssp") == 0 });
     run_ok(engine, count_workers(&company), function, &company, "t");
     rubato_engine_free(engine);
 }
@@ -330,6 +366,19 @@ static void run_in(Company company, RubatoTaskFunc function)
 START_TEST(workers_that_read_beside_one_another_see_what_they_have_to_see)
 {
     run_in(companies[_i], read_beside_others);
+}
+END_TEST
+
+static const Company iterating[] = {
+    { "sparse_ssp", 1, false },
+    { "sparse_ssp", 1, true },
+    { "sparse_ssp", 2, false },
+    { "sparse_ssp", 4, true },
+};
+
+START_TEST(iterations_that_read_beside_one_another_see_what_they_have_to_see)
+{
+    run_in(iterating[_i], iterate_beside_others);
 }
 END_TEST
 
@@ -452,6 +501,8 @@ int main(void)
     tcase_add_loop_test(tcase, all_parts_at_once_are_as_one_array, 0, G_N_ELEMENTS(scenes));
     tcase_add_loop_test(tcase, workers_that_read_beside_one_another_see_what_they_have_to_see, 0,
                         G_N_ELEMENTS(companies));
+    tcase_add_loop_test(tcase, iterations_that_read_beside_one_another_see_what_they_have_to_see, 0,
+                        G_N_ELEMENTS(iterating));
     tcase_add_loop_test(tcase, rows_that_lack_adds_are_not_read_beside_others, 0,
                         G_N_ELEMENTS(asked));
     tcase_add_loop_test(tcase, one_token_stands_for_all_servers, 0, G_N_ELEMENTS(lenders));

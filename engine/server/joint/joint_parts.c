@@ -39,21 +39,33 @@ bool joint_find_parts(const TableRoute *route, Joint *joint)
     return true;
 }
 
-/* See model_iterate. Keys are announced for Gets of other workers, and there are none: so the
- * announcement has no keys. */
-static void begin_iteration(RubatoModel *model, const JointAsk *ask)
+/* See model_iterate. */
+void joint_begin_iteration(RubatoModel *model, const JointAsk *ask, const RubatoKeys *keys)
 {
-    RubatoRequest announcing = { .worker = ask->worker, .clock = ask->clock };
+    RubatoRequest announcing = { .worker = ask->worker, .clock = ask->clock, .keys = *keys };
 
     model_take_announcement(model, &announcing);
     model_clock(model, ask->worker, ask->clock);
+}
+
+bool joint_empty_outbox(const Joint *joint, uint32_t part)
+{
+    Server *const server = (Server *)joint->actors[part];
+    const Binding *const binding = joint->bindings[part];
+    RubatoModel *const model = binding->parts[part].model;
+
+    if (G_UNLIKELY(*model->outbox != NULL))
+        server_empty_outbox(server, model);
+    if (G_LIKELY(!server->starved))
+        return true;
+    server_starve(server, binding);
+    return false;
 }
 
 /* Tells a part the clock that a Get brings. False: its model may keep the Get. */
 static bool prepare_get(const Joint *joint, const TableRoute *route, uint32_t part,
                         const JointAsk *ask, uint64_t *min_clock)
 {
-    Server *const server = (Server *)joint->actors[part];
     const Binding *const binding = joint->bindings[part];
     RubatoModel *const model = binding->parts[part].model;
     const RubatoLead lead = model->ops->traits.lead;
@@ -62,16 +74,12 @@ static bool prepare_get(const Joint *joint, const TableRoute *route, uint32_t pa
         server_take_clock(
             binding, part,
             &(MessageClock){ .source = route->office->self, .clock = ask->node_clock });
-    else if (ask->begins_iteration)
-        begin_iteration(model, ask);
+    else if (ask->begins_iteration) /* keys are announced for Gets of others, and there are none */
+        joint_begin_iteration(model, ask, &(RubatoKeys){ .n = 0 });
     else if (ask->node_clock > 0)
         model_clock(model, route->office->self, ask->node_clock);
-    if (G_UNLIKELY(*model->outbox != NULL))
-        server_empty_outbox(server, model);
-    if (G_UNLIKELY(server->starved)) {
-        server_starve(server, binding);
+    if (!joint_empty_outbox(joint, part))
         return false;
-    }
     const uint64_t min = rubato_model_min_clock(model);
 
     *min_clock = MIN(*min_clock, min);

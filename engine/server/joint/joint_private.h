@@ -33,6 +33,12 @@ bool joint_find_parts(const TableRoute *route, Joint *joint);
  * as far as that is possible. What is not done here is done for each part. */
 void joint_bring_whole(Joint *joint, const TableRoute *route, uint64_t clock, uint64_t end);
 
+/* A part takes the announcement of these keys for the ask's clock, and then that clock. */
+void joint_begin_iteration(RubatoModel *model, const JointAsk *ask, const RubatoKeys *keys);
+
+/* Answers what the model of a part has released. False: the server has starved. */
+bool joint_empty_outbox(const Joint *joint, uint32_t part);
+
 /* The owner brings the clock, reads, and gives the servers back. */
 bool joint_get_from(Joint *joint, const TableRoute *route, const JointAsk *ask,
                     uint64_t *min_clock);

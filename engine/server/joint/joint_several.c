@@ -20,10 +20,10 @@
  * Beside owners. Where rows have a single value, a Get that has no clock to bring need not even
  * share the servers. Their gates let it in (io/net/actor.h), if all that was posted to them before
  * has been handled: so it sees what a Get that shares them would see. Meanwhile owners may handle
- * Gets and clocks, which change no row, and Adds to a list of keys, which store each row at once;
- * all else closes the gate first (server_handle). So a reader sees each row as it is between two
- * Adds, but some rows before an Add and others behind it, as a Get of several parts does. What it
- * goes by to find the rows changes in no message that is handled beside it.
+ * Gets, announcements and clocks, which change no row, and Adds to a list of keys, which store each
+ * row at once; all else closes the gate first (server_handle). So a reader sees each row as it is
+ * between two Adds, but some rows before an Add and others behind it, as a Get of several parts
+ * does. What it goes by to find the rows changes in no message that is handled beside it.
  *
  * Threads: workers'. */
 #include "engine/server/joint/joint_private.h"
@@ -126,17 +126,12 @@ static bool get_shared(const TableRoute *route, const JointAsk *ask, uint64_t *m
 }
 
 /* The part takes the Adds of the worker's turn. False: the server has starved. */
-static bool bring_turn(Server *server, const Binding *binding, uint32_t part, const JointAsk *ask)
+static bool bring_turn(const Joint *joint, const TableRoute *route, uint32_t part,
+                       const JointAsk *ask)
 {
-    RubatoModel *const model = binding->parts[part].model;
-
-    server_bring_adds(binding, part, server->office->self, ask->node_clock, ask->worker);
-    if (G_UNLIKELY(*model->outbox != NULL))
-        server_empty_outbox(server, model);
-    if (G_LIKELY(!server->starved))
-        return true;
-    server_starve(server, binding);
-    return false;
+    server_bring_adds(joint->bindings[part], part, route->office->self, ask->node_clock,
+                      ask->worker);
+    return joint_empty_outbox(joint, part);
 }
 
 static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *min_clock)
@@ -154,8 +149,7 @@ static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *mi
                           deferred_adds_turn_of(route->deferred, ask->node_clock - 1, ask->worker) +
                               1);
     for (uint32_t part = 0; part < joint.n && is_done; part++)
-        is_done = joint.bindings[part]->adds != NULL &&
-                  bring_turn((Server *)joint.actors[part], joint.bindings[part], part, ask);
+        is_done = joint.bindings[part]->adds != NULL && bring_turn(&joint, route, part, ask);
     if (is_done)
         joint_shards_find(joint.shards, joint.n, ask->places);
     if (is_done && reads)
@@ -172,18 +166,39 @@ static bool take_turn(const TableRoute *route, const JointAsk *ask, uint64_t *mi
     return true;
 }
 
-/* To take several tokens for an Add would keep others from all of these servers for longer than
- * messages to each do: so it is done if one token stands for all, or to make it so. */
+/* To take several tokens for an Add, or an announcement, would keep others from all of these
+ * servers for longer than messages to each do: so it is done if one token stands for all, or to
+ * make it so. */
+static bool take_to_change(const TableRoute *route, const JointAsk *ask, Joint *joint)
+{
+    return joint_find_servers(route, joint) && (ask->lends ? actors_take_soon : actors_take_lent)(
+                                                   joint->actors, joint->n, work_ns(route, ask));
+}
+
 static bool add_shared(const TableRoute *route, const JointAsk *ask)
 {
     Joint joint;
 
-    if (!joint_find_servers(route, &joint))
+    return take_to_change(route, ask, &joint) && joint_add_to(&joint, route, ask);
+}
+
+/* As model_iterate, without the Get, which then reads beside owners. */
+static bool begin_shared(const TableRoute *route, const JointAsk *ask, const Slice *slices)
+{
+    Joint joint;
+    bool is_done;
+
+    if (!take_to_change(route, ask, &joint))
         return false;
-    if (!(ask->lends ? actors_take_soon : actors_take_lent)(joint.actors, joint.n,
-                                                            work_ns(route, ask)))
-        return false;
-    return joint_add_to(&joint, route, ask);
+    is_done = joint_find_parts(route, &joint);
+    for (uint32_t part = 0; part < joint.n && is_done; part++) {
+        RubatoModel *const model = joint.bindings[part]->parts[part].model;
+
+        joint_begin_iteration(model, ask, &slices[part].keys);
+        joint_empty_outbox(&joint, part);
+    }
+    joint_give_servers_back(&joint, ask);
+    return is_done;
 }
 
 /* More workers than processors, whose Adds are deferred: the first of them to come after a clock
@@ -197,5 +212,5 @@ static bool get_owning(const TableRoute *route, const JointAsk *ask, uint64_t *m
 }
 
 const JointOps joint_owning_ops = { .get = get_owning };
-const JointOps joint_shared_ops = { .get = get_shared, .add = add_shared };
+const JointOps joint_shared_ops = { .get = get_shared, .add = add_shared, .begin = begin_shared };
 const JointOps joint_turn_ops = { .get = get_shared, .take_turn = take_turn };

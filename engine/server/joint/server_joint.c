@@ -62,6 +62,22 @@ static bool can_defer_whole(const TableRoute *route)
     return deferred_adds_allow_whole(route->deferred, firsts);
 }
 
+/* Whether rows of a single value are changed by one store each. */
+static bool can_read_beside(const TableRoute *route)
+{
+    return rule_stores_whole(route->spec) && route->spec->aggregate == RUBATO_AGGREGATE_NONE;
+}
+
+/* Whether workers begin their iterations as owners, and read beside them. Servers are told each
+ * worker's clock there before its node shows it, so an iteration reads what a Get of the node's
+ * clock sees, if that clock is high enough. */
+static bool begins_beside(const TableRoute *route)
+{
+    return route->traits->per_worker_clocks && !route->traits->applies_by_clock &&
+           can_read_beside(route) && route->spec->width == 1 &&
+           (route->map->n_parts == 1 || route->clocks->n_workers > processors_count());
+}
+
 /* Where Adds are deferred and workers take no turns, a Get brings what makes them due. Workers that
  * share a processor seldom meet at a server. If no token stands for all of several servers, they
  * gain nothing by sharing these, and one that does not run meanwhile keeps all of them from the
@@ -73,6 +89,8 @@ static const JointOps *find_shared_ops(const TableRoute *route)
     if (route->deferred != NULL && route->map->n_parts > 1 && rule_is_plain(route->spec) &&
         can_defer_whole(route))
         return &joint_owning_ops;
+    if (route->traits->takes_announcements)
+        return begins_beside(route) ? &joint_shared_ops : NULL;
     return route->lazy_clocks && !route->traits->applies_by_clock &&
                    (route->map->n_parts == 1 || rule_is_plain(route->spec) ||
                     route->clocks->n_workers <= processors_count())
@@ -122,7 +140,7 @@ static size_t find_least_keys(const TableRoute *route, bool is_alone)
 {
     const uint32_t n_parts = route->map->n_parts;
 
-    if (is_alone || (route->takes_turns && n_parts == 1))
+    if (is_alone || route->traits->takes_announcements || (route->takes_turns && n_parts == 1))
         return JOINT_LEAST_KEYS;
     return route->reads_beside || route->takes_turns || n_parts == 1 ? 1 : (size_t)2 * n_parts;
 }
@@ -140,8 +158,7 @@ void server_join_parts(TableRoute *route)
     if (is_alone && n_parts < 2)
         return;
     route->joint = is_alone ? &alone_ops : find_shared_ops(route);
-    route->reads_beside = route->joint == &joint_shared_ops && rule_stores_whole(route->spec) &&
-                          route->spec->aggregate == RUBATO_AGGREGATE_NONE;
+    route->reads_beside = route->joint == &joint_shared_ops && can_read_beside(route);
     route->least_joint_keys = find_least_keys(route, is_alone);
     if (n_parts < 2 || !rule_is_plain(route->spec))
         return;
