@@ -14,6 +14,7 @@
 #include <rubato/vector_clones.h>
 #include <string.h>
 
+#include "io/memory_room.h"
 #include "models/keys.h"
 #include "models/spec.h"
 
@@ -65,7 +66,7 @@ static uint32_t *find_slot(const Aggregate *aggregate, RubatoKey key, size_t hom
 /* Resizes an array; it stays as it is if there is no memory. */
 static bool resize(void *array, size_t n, size_t size)
 {
-    void *resized = g_try_realloc_n(*(void **)array, n, size);
+    void *resized = memory_leaves_room(n * size) ? g_try_realloc_n(*(void **)array, n, size) : NULL;
 
     if (resized != NULL)
         *(void **)array = resized;

@@ -20,6 +20,7 @@
  * (tables/clocks.c); the thread that brings the node's clock has loaded it after that store, and
  * the owner handles this thread's message. */
 #include "io/net/deferred_adds.h"
+#include "io/memory_room.h"
 
 #include <assert.h>
 #include <string.h>
@@ -73,7 +74,8 @@ struct DeferredAdds {
 
 static Block *new_block(size_t n_bytes)
 {
-    Block *block = g_try_malloc(sizeof *block + n_bytes);
+    Block *block =
+        memory_leaves_room(sizeof *block + n_bytes) ? g_try_malloc(sizeof *block + n_bytes) : NULL;
 
     if (block == NULL)
         return NULL;

@@ -1,5 +1,6 @@
 /* Messages on the heap: one block with the message, its keys and its input. */
 #include "io/net/message.h"
+#include "io/memory_room.h"
 
 #include <glib.h>
 #include <string.h>
@@ -36,7 +37,9 @@ Message *message_copy_request(const Message *message)
     const size_t padding_bytes = -input_bytes % sizeof(RubatoKey);
     const size_t bytes = sizeof(Message) + n_keys * sizeof(RubatoKey) + input_bytes + padding_bytes;
     const char *input = message->request.input;
-    Message *copy = bytes == sizeof *copy ? g_malloc(bytes) : g_try_malloc(bytes);
+    Message *copy = bytes == sizeof *copy       ? g_malloc(bytes)
+                    : memory_leaves_room(bytes) ? g_try_malloc(bytes)
+                                                : NULL;
 
     if (copy == NULL)
         return NULL;

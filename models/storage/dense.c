@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "io/memory_room.h"
 #include "models/spec.h"
 #include "models/storage/memory_home.h"
 #include "models/storage/storage.h"
@@ -52,6 +53,8 @@ static bool check(const RubatoTableSpec *spec, GError **error)
 /* Fresh pages, or NULL. */
 static unsigned char *allocate_rows(size_t n_bytes)
 {
+    if (!memory_leaves_room(n_bytes))
+        return NULL;
     if (n_bytes < MAP_FROM_BYTES) {
         unsigned char *rows = aligned_alloc(ALIGNMENT, n_bytes);
 

@@ -2,6 +2,8 @@
  * and the run goes on. The kernel sets the limit, on the addresses that the process may use.
  *
  * docs/liveness.md: A node without memory */
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -60,19 +62,42 @@ static bool fill(RubatoWorker *worker, void *user_data, GError **error)
     return true;
 }
 
+/* What a node writes at any time, such as whom it waits for. GLib ends the process if there is no
+ * memory for a text. */
+static void *write_texts(void *user)
+{
+    const _Atomic bool *const ends = user;
+    char *texts[64];
+
+    for (unsigned i = 0; !*ends; i++) {
+        for (size_t k = 0; k < G_N_ELEMENTS(texts); k++)
+            texts[k] = g_strdup_printf("text %zu of turn %u, as long as a line of the log", k, i);
+        for (size_t k = 0; k < G_N_ELEMENTS(texts); k++)
+            g_free(texts[k]);
+        sched_yield();
+    }
+    return NULL;
+}
+
 static bool play(RubatoEngine *engine, const void *data, GError **error)
 {
     const char *const tables[] = { "wide", NULL };
     const RubatoTableSpec spec = fitting_spec((RubatoTableSpec){
         .name = "wide", .width = WIDTH, .storage = "hash", .model = data, .staleness = 2 });
     const uint32_t most = N_MOST, few = 2;
+    _Atomic bool has_filled = false;
     GError *found = NULL;
+    pthread_t writer;
 
     if (!rubato_engine_create_table(engine, &spec, error))
         return false;
     if (rubato_engine_node(engine) == CLUSTER_IDS[STARVING] && !limit_memory(error))
         return false;
-    EXPECT(!cluster_run_task(engine, "fill", fill, &most, tables, &found), "it succeeded");
+    EXPECT(pthread_create(&writer, NULL, write_texts, &has_filled) == 0, "no thread");
+    const bool succeeded = cluster_run_task(engine, "fill", fill, &most, tables, &found);
+    has_filled = true;
+    pthread_join(writer, NULL);
+    EXPECT(!succeeded, "it succeeded");
     if (!unlimit_memory(error) ||
         !cluster_expect_error(&found, RUBATO_ERROR_MEMORY, "table wide", error) ||
         !cluster_run_task(engine, "fill again", fill, &few, tables, error))

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/memory_room.h"
 #include "models/storage/hash/paired.h"
 
 #define FIRST_HOME_BYTES ((size_t)1 << 10)
@@ -101,7 +102,7 @@ Segment segment_make(SegmentSource *source, uint32_t size_bits, uint32_t depth)
     if (size_bits == segment_full_size_bits(source))
         buckets = segment_pool_take(&source->pool);
     else
-        buckets = aligned_alloc(ALIGNMENT, n_bytes);
+        buckets = memory_leaves_room(n_bytes) ? aligned_alloc(ALIGNMENT, n_bytes) : NULL;
     if (buckets == NULL)
         return (Segment){ 0 };
     if (size_bits != segment_full_size_bits(source)) {

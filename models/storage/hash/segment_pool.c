@@ -22,6 +22,7 @@
  *
  * Thread: the shard's present owner. */
 #include "models/storage/hash/segment_pool.h"
+#include "io/memory_room.h"
 
 #include <glib.h>
 #include <signal.h>
@@ -44,6 +45,9 @@ struct ReturnedBlock {
 /* NULL if there is none. */
 static unsigned char *map(size_t n_bytes)
 {
+    if (!memory_leaves_room(n_bytes))
+        return NULL;
+
     void *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
