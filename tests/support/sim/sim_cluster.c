@@ -43,13 +43,6 @@ static char *write_cluster_file(const SimScenario *scenario)
 
 /* ---- a node ---- */
 
-/* Of some hash tables replicas that are made are told which rows inputs make, although each key
- * gets a row. */
-static const char *admission_of(const RubatoTableSpec *spec, const SimTable *table)
-{
-    return table->is_hash && !spec->create_on_get && table->n_keys % 2 == 0 ? "probability" : NULL;
-}
-
 static bool create_tables(SimNode *node, const SimJob *job, GError **error)
 {
     static const char *const models[] = { "asp", "bsp", "ssp", "sparse_ssp" };
@@ -81,8 +74,10 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             .create_on_get = sim_table_creates(scenario, table),
             .replicas = table->is_plain ? 0 : scenario->n_replicas,
         });
-        spec.admit = admission_of(&spec, table);
-        spec.admit_probability = spec.admit == NULL ? 0 : 1;
+        if (sim_table_admits(scenario, table)) {
+            spec.admit = "probability";
+            spec.admit_probability = 1;
+        }
         TRY(rubato_engine_create_table(node->engine, &spec, error));
     }
     return true;

@@ -128,6 +128,17 @@ static inline bool sim_table_creates(const SimScenario *scenario, const SimTable
     return table->is_hash && scenario->n_replicas > 0 && scenario->seed % 2 == 1;
 }
 
+/* Whether the table admits keys, although each: so replicas that are made are told which rows
+ * inputs make. Its workers also add to keys that nobody reads, from SIM_UNREAD_KEY on. */
+static inline bool sim_table_admits(const SimScenario *scenario, const SimTable *table)
+{
+    return table->is_hash && scenario->n_replicas > 0 && !table->is_plain &&
+           !sim_table_creates(scenario, table);
+}
+
+#define SIM_UNREAD_KEY (UINT64_C(1) << 40)
+#define SIM_UNREAD_KEYS 1000
+
 /* The cluster and the tables of a seed. Its only fault: one node hears nothing from the
  * scheduler's node for three timeouts. */
 void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed);

@@ -273,6 +273,23 @@ static bool ask(Self *self, Opened *table, GError **error)
 
 /* ---- Adds ---- */
 
+/* Of a table that admits keys: makes a row that nobody reads, at any time of the run. So replicas
+ * that are made must be told of it; they are compared with their primaries. */
+static bool add_unread(const Self *self, const Opened *table, RubatoKey key, GError **error)
+{
+    const uint64_t mixed = rubato_mix64(key << 32 | table->clock << 8 | self->rank);
+    const RubatoKey unread = SIM_UNREAD_KEY + mixed % SIM_UNREAD_KEYS;
+    g_autofree int64_t *delta = g_new0(int64_t, self->job->scenario->n_workers);
+
+    if (!sim_table_admits(self->job->scenario, table->spec))
+        return true;
+    delta[self->rank] = 1;
+    if (table->spec->handle == SIM_HANDLE_KV)
+        return rubato_kv_table_add(table->kv, &unread, 1, delta, error);
+    return table->spec->handle != SIM_HANDLE_KV_CLIENT ||
+           rubato_kv_table_add(table->client, &unread, 1, delta, error);
+}
+
 static bool add(Self *self, Opened *table, GError **error)
 {
     const bool by_chunks = table->spec->handle == SIM_HANDLE_CHUNK && draw(self, 2) == 0;
@@ -286,6 +303,8 @@ static bool add(Self *self, Opened *table, GError **error)
     const RubatoRequestOptions options = draw_options(self);
     SimRaggedCall ragged;
 
+    if (!add_unread(self, table, keys[0], error))
+        return false;
     sim_history_add(table->history, self->rank, table->clock, keys, n, deltas);
     switch (table->spec->handle) {
     case SIM_HANDLE_KV:
