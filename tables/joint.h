@@ -68,5 +68,6 @@ typedef struct {
 #define JOINT_MOST_KEYS 1024u
 #define JOINT_MOST_KEYS_IN_TURN 4096u
 #define JOINT_MOST_KEYS_TO_READ 16384u
+#define JOINT_MOST_KEYS_BESIDE 65536u /* owners: of them few have to wait */
 
 #endif

@@ -31,6 +31,7 @@ static bool may_read(const TableRoute *route, size_t n)
 {
     const size_t most = route->takes_turns        ? JOINT_MOST_KEYS_IN_TURN
                         : route->deferred != NULL ? JOINT_MOST_KEYS
+                        : route->reads_beside     ? JOINT_MOST_KEYS_BESIDE
                                                   : JOINT_MOST_KEYS_TO_READ;
 
     return n >= route->least_joint_keys && n <= most;

@@ -62,10 +62,11 @@ static bool can_defer_whole(const TableRoute *route)
     return deferred_adds_allow_whole(route->deferred, firsts);
 }
 
-/* Whether rows of a single value are changed by one store each. */
+/* Whether rows are single values, which are changed by one store each. */
 static bool can_read_beside(const TableRoute *route)
 {
-    return rule_stores_whole(route->spec) && route->spec->aggregate == RUBATO_AGGREGATE_NONE;
+    return route->spec->width == 1 && rule_stores_whole(route->spec) &&
+           route->spec->aggregate == RUBATO_AGGREGATE_NONE;
 }
 
 /* Whether workers begin their iterations as owners, and read beside them. Servers are told each
@@ -74,7 +75,7 @@ static bool can_read_beside(const TableRoute *route)
 static bool begins_beside(const TableRoute *route)
 {
     return route->traits->per_worker_clocks && !route->traits->applies_by_clock &&
-           can_read_beside(route) && route->spec->width == 1 &&
+           can_read_beside(route) &&
            (route->map->n_parts == 1 || route->clocks->n_workers > processors_count());
 }
 
