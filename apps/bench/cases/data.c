@@ -133,6 +133,10 @@ const BenchCase bench_data_cases[] = {
         "each: the longest time between two",
         "plain files of as many bytes, written and synchronised every second", BENCH_UNIT_SECONDS,
         .median = 1.1),
+    WHILE_WRITTEN("snapshot-full-each-5s", sample_snapshot_full_each,
+                  "iterations of 100 keys while their task takes a snapshot with all rows every "
+                  "five seconds",
+                  "the same while it takes none", BENCH_UNIT_KEYS_PER_SECOND, .ratio = 0.9),
     { .name = "stream-lag",
       .what = "of a million rows added a second, until a follower has them: the 99th of 100",
       .limit = "the median",

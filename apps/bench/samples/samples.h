@@ -99,6 +99,7 @@ bool sample_snapshot_increment_time(Bench *bench, size_t n, BenchSample *sample,
 /* ---- snapshot_seconds.c: likewise ---- */
 
 bool sample_snapshot_each_second(Bench *bench, size_t n, BenchSample *sample, GError **error);
+bool sample_snapshot_full_each(Bench *bench, size_t n, BenchSample *sample, GError **error);
 
 /* ---- stream.c: each is a `sample` of cases, of n rows added a second ---- */
 

@@ -1,7 +1,8 @@
-/* Samples of snapshots of changes that a task takes every second: a worker iterates on a table of n
- * rows of 16 f32, and touches the same tenth of them each second or more often. First it is alone,
- * then the task takes its snapshots, then a thread writes a plain file of as many bytes every
- * second and synchronises it with the disk.
+/* Samples of snapshots that a task takes by itself: of changes every second, while a worker
+ * iterates on a table of n rows of 16 f32, and touches the same tenth of them each second or more
+ * often; or of all rows every five seconds, while it touches any. First it is alone, then the task
+ * takes its snapshots, then a thread writes a plain file of as many bytes as often and synchronises
+ * it with the disk.
  *
  * A worker cannot take a snapshot, so an engine of its own runs on a thread of its own. */
 #include <errno.h>
@@ -22,11 +23,14 @@ enum {
     ROWS_AT_ONCE = 4096,
     OF_ALL = 10, /* one row of so many is touched */
     PLAIN_BYTES = 1 << 20,
-    N_SECONDS = 6, /* so many snapshots should come */
+    N_SECONDS = 6, /* so many snapshots of changes should come */
+    FULL_EVERY_S = 5,
+    N_FULL_SECONDS = 3 * FULL_EVERY_S,
 };
 
 typedef struct {
     size_t n_rows;
+    bool is_full; /* snapshots have all rows */
     const char *directory;
     BenchSample *sample;
     BenchDetails *details;
@@ -46,9 +50,21 @@ typedef struct {
 
 /* ---- training ---- */
 
-/* One row of each ten, the same all the time, in an order without a pattern. */
+static unsigned every_s(const Seconds *seconds)
+{
+    return seconds->is_full ? FULL_EVERY_S : 1;
+}
+
+static unsigned count_seconds(const Seconds *seconds)
+{
+    return seconds->is_full ? N_FULL_SECONDS : N_SECONDS;
+}
+
+/* One row of each ten, the same all the time, in an order without a pattern; or any. */
 static RubatoKey find_key(const Seconds *seconds, uint64_t turn)
 {
+    if (seconds->is_full)
+        return rubato_mix64(turn) % seconds->n_rows;
     const uint64_t of_ten = turn * UINT64_C(2654435761) % (seconds->n_rows / OF_ALL);
 
     return of_ten * OF_ALL + rubato_mix64(of_ten) % OF_ALL;
@@ -121,9 +137,8 @@ static bool rest(Seconds *seconds, GError **error)
 /* The task takes its snapshots. */
 static bool rest_long(Seconds *seconds, GError **error)
 {
-    (void)seconds;
     (void)error;
-    g_usleep((gulong)((N_SECONDS + 0.5) * G_USEC_PER_SEC));
+    g_usleep((gulong)((count_seconds(seconds) + 0.5) * G_USEC_PER_SEC));
     return true;
 }
 
@@ -148,11 +163,11 @@ static bool write_plain(const char *path, size_t n_bytes, GError **error)
     return ok;
 }
 
-/* A file each second, or the next one when the one before is there. */
+/* A file as often as there were snapshots, or the next one when the one before is there. */
 static bool write_each_second(Seconds *seconds, GError **error)
 {
-    double now = bench_now(), due = now + 1, last = 0;
-    const double end = now + N_SECONDS + 0.5;
+    double now = bench_now(), due = now + every_s(seconds), last = 0;
+    const double end = now + count_seconds(seconds) + 0.5;
 
     for (unsigned n = 1; due < end; n++) {
         g_autofree char *name = g_strdup_printf("plain-%u", n);
@@ -161,14 +176,17 @@ static bool write_each_second(Seconds *seconds, GError **error)
         if (due > now)
             g_usleep((gulong)((due - now) * G_USEC_PER_SEC));
         const double began = bench_now();
-        if (!write_plain(path, (size_t)seconds->increment_bytes, error))
+        if (!write_plain(
+                path, (size_t)(seconds->is_full ? seconds->full_bytes : seconds->increment_bytes),
+                error))
             return false;
         now = bench_now();
         seconds->bare_s += (now - began - seconds->bare_s) / n;
         if (last > 0)
             seconds->bare_longest_s = MAX(seconds->bare_longest_s, now - last);
         last = now;
-        due = MAX(due + 1, now);
+        const double next = due + every_s(seconds);
+        due = MAX(next, now);
     }
     return true;
 }
@@ -228,7 +246,7 @@ static bool fill(RubatoEngine *engine, size_t n_rows, GError **error)
     return true;
 }
 
-static bool measure(const char *directory, void *data, GError **error)
+static bool measure_changes(const char *directory, void *data, GError **error)
 {
     Seconds *const seconds = data;
     BenchDetails *const details = seconds->details;
@@ -265,9 +283,49 @@ static bool measure(const char *directory, void *data, GError **error)
     return true;
 }
 
+static bool measure_full(const char *directory, void *data, GError **error)
+{
+    Seconds *const seconds = data;
+    const RubatoTableSpec table = {
+        .name = "rows", .width = WIDTH, .n_keys = seconds->n_rows, .model = "asp"
+    };
+    const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory, .keep = 1 },
+                                            .every_s = FULL_EVERY_S };
+    double alone, beside, bare;
+    g_autoptr(RubatoSnapshot) newest = NULL;
+    g_autoptr(RubatoEngine) engine =
+        rubato_engine_new(&(RubatoEngineConfig){ .servers = 1 }, error);
+
+    seconds->directory = directory;
+    if (engine == NULL || !rubato_engine_create_table(engine, &table, error) ||
+        !fill(engine, seconds->n_rows, error) ||
+        !train(engine, seconds, NULL, rest, &alone, error) ||
+        !train(engine, seconds, &snapshots, rest_long, &beside, error) ||
+        (newest = rubato_snapshot_open(directory, 0, error)) == NULL)
+        return false;
+    seconds->full_bytes = (double)rubato_snapshot_find_table(newest, "rows")->n_bytes;
+    if (!train(engine, seconds, NULL, write_each_second, &bare, error))
+        return false;
+    seconds->sample->own = beside;
+    seconds->sample->limit = alone;
+    bench_note_mean(seconds->details, 0, "snapshots in 15 s",
+                    (double)rubato_snapshot_number(newest));
+    bench_note_mean(seconds->details, 1, "kept of the rate", beside / alone);
+    bench_note_mean(seconds->details, 2, "beside the plain files", bare / alone);
+    bench_note_mean(seconds->details, 3, "s that a plain file takes", seconds->bare_s);
+    return true;
+}
+
 bool sample_snapshot_each_second(Bench *bench, size_t n, BenchSample *sample, GError **error)
 {
     Seconds seconds = { .n_rows = n, .sample = sample, .details = bench->details };
 
-    return snapshot_folder_use(measure, &seconds, error);
+    return snapshot_folder_use(measure_changes, &seconds, error);
+}
+
+bool sample_snapshot_full_each(Bench *bench, size_t n, BenchSample *sample, GError **error)
+{
+    Seconds seconds = { .n_rows = n, .is_full = true, .sample = sample, .details = bench->details };
+
+    return snapshot_folder_use(measure_full, &seconds, error);
 }
