@@ -6,6 +6,7 @@
  * room is that of many threads. */
 #include "io/memory_room.h"
 
+#include <glib.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
@@ -33,4 +34,9 @@ bool memory_leaves_room(size_t n_bytes)
     munmap(room, asked);
     taken = 0;
     return true;
+}
+
+void *memory_try_malloc(size_t n_bytes)
+{
+    return memory_leaves_room(n_bytes) ? g_try_malloc(n_bytes) : NULL;
 }

@@ -16,4 +16,7 @@
  * that the thread takes. */
 bool memory_leaves_room(size_t n_bytes);
 
+/* As g_try_malloc, for data: NULL also if it would leave no room. (transfer full, g_free) */
+void *memory_try_malloc(size_t n_bytes);
+
 #endif

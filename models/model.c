@@ -605,9 +605,8 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
     const RubatoKeys *from = &request->keys;
     const size_t row_bytes = request->input == NULL ? 0 : shard_row_bytes(model->shard);
     const size_t key_bytes = from->keys == NULL ? 0 : from->n * sizeof(RubatoKey);
-    const size_t kept_bytes =
-        sizeof(RubatoRequest) + key_bytes + from->n * row_bytes + call_bytes(request);
-    RubatoRequest *kept = memory_leaves_room(kept_bytes) ? g_try_malloc(kept_bytes) : NULL;
+    RubatoRequest *kept =
+        memory_try_malloc(sizeof(*kept) + key_bytes + from->n * row_bytes + call_bytes(request));
 
     if (kept == NULL) {
         shard_starve(model->shard);

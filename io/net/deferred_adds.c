@@ -20,10 +20,11 @@
  * (tables/clocks.c); the thread that brings the node's clock has loaded it after that store, and
  * the owner handles this thread's message. */
 #include "io/net/deferred_adds.h"
-#include "io/memory_room.h"
 
 #include <assert.h>
 #include <string.h>
+
+#include "io/memory_room.h"
 
 /* A push looks at so many blocks that may be used again. It frees those that are too small or much
  * too large, so that a time of large Adds leaves no memory behind. */
@@ -74,8 +75,7 @@ struct DeferredAdds {
 
 static Block *new_block(size_t n_bytes)
 {
-    Block *block =
-        memory_leaves_room(sizeof *block + n_bytes) ? g_try_malloc(sizeof *block + n_bytes) : NULL;
+    Block *block = memory_try_malloc(sizeof *block + n_bytes);
 
     if (block == NULL)
         return NULL;

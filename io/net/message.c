@@ -1,9 +1,10 @@
 /* Messages on the heap: one block with the message, its keys and its input. */
 #include "io/net/message.h"
-#include "io/memory_room.h"
 
 #include <glib.h>
 #include <string.h>
+
+#include "io/memory_room.h"
 
 /* The server is on the node that sent the message; another node's answer does not come this way. */
 void message_end_call(Message *message)
@@ -37,9 +38,7 @@ Message *message_copy_request(const Message *message)
     const size_t padding_bytes = -input_bytes % sizeof(RubatoKey);
     const size_t bytes = sizeof(Message) + n_keys * sizeof(RubatoKey) + input_bytes + padding_bytes;
     const char *input = message->request.input;
-    Message *copy = bytes == sizeof *copy       ? g_malloc(bytes)
-                    : memory_leaves_room(bytes) ? g_try_malloc(bytes)
-                                                : NULL;
+    Message *copy = bytes == sizeof *copy ? g_malloc(bytes) : memory_try_malloc(bytes);
 
     if (copy == NULL)
         return NULL;

@@ -22,13 +22,14 @@
  *
  * Thread: the shard's present owner. */
 #include "models/storage/hash/segment_pool.h"
-#include "io/memory_room.h"
 
 #include <glib.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "io/memory_room.h"
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define MOST_CUT_BYTES (HUGE_PAGE_BYTES / 4) /* of larger blocks too few would fit into one */
