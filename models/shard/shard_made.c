@@ -162,13 +162,13 @@ static bool find_told(RubatoShard *shard, const RubatoKey *keys, size_t n, void 
 bool shard_find_by_place(RubatoShard *shard, RubatoAdmission *admission, const RubatoKey *keys,
                          size_t n, void **rows)
 {
-    const bool is_told = shard->role == SHARD_FOLLOWS;
+    const bool follows = shard->role == SHARD_FOLLOWS;
 
-    if (!(is_told ? find_told(shard, keys, n, rows)
+    if (!(follows ? find_told(shard, keys, n, rows)
                   : find_and_note(shard, admission, keys, n, rows)))
         return false;
     shard->made->place += n;
-    if (is_told || admission != NULL)
+    if (follows || admission != NULL)
         shard_fill_refused(shard, rows, n);
     return true;
 }
