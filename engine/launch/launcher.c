@@ -308,8 +308,9 @@ LaunchPlan *launch_plan_new(const RubatoLaunch *launch, GError **error)
     chosen = choose_nodes(plan->cluster, launch, error);
     if (chosen == NULL || !check_joins(launch, error))
         return NULL;
-    plan->is_whole = !launch->joins && starts_all(chosen, plan->cluster);
-    if (!plan_secret(plan, starts_all(chosen, plan->cluster), error))
+    const bool all = starts_all(chosen, plan->cluster);
+    plan->is_whole = all && !launch->joins;
+    if (!plan_secret(plan, all, error))
         return NULL;
     plan->nodes = g_new0(LaunchNode, plan->cluster->n_nodes);
     for (uint32_t i = 0; i < plan->cluster->n_nodes; i++) {
