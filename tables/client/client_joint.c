@@ -37,12 +37,6 @@ static bool may_read(const TableRoute *route, size_t n)
     return n >= route->least_joint_keys && n <= most;
 }
 
-/* So many parts count as asked: each that may have some of the keys. */
-static uint32_t n_asked(const TableRoute *route, size_t n)
-{
-    return (uint32_t)MIN(n, route->map->n_parts);
-}
-
 static bool lends_now(const TableClient *client, uint64_t n_asks)
 {
     return n_asks % ASKS_BEFORE_LENDING == 0 && client->route->map->n_parts > 1;
@@ -226,7 +220,8 @@ bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t
     is_done = route->defers_jointly ? defer_whole(client, &ask) : route->joint->add(route, &ask);
     table_client_end_sending(client);
     if (is_done) {
-        table_client_count_add(client, n, n_asked(route, n));
+        /* at most so many parts have some of the keys */
+        table_client_count_add(client, n, (uint32_t)MIN(n, route->map->n_parts));
         client->stats.n_adds++;
     }
     return is_done;
