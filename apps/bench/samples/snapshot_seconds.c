@@ -246,25 +246,34 @@ static bool fill(RubatoEngine *engine, size_t n_rows, GError **error)
     return true;
 }
 
+/* With the table, all rows of which are there. (transfer full) */
+static RubatoEngine *start_engine(const Seconds *seconds, GError **error)
+{
+    const RubatoTableSpec table = {
+        .name = "rows", .width = WIDTH, .n_keys = seconds->n_rows, .model = "asp"
+    };
+    g_autoptr(RubatoEngine) engine =
+        rubato_engine_new(&(RubatoEngineConfig){ .servers = 1 }, error);
+
+    if (engine == NULL || !rubato_engine_create_table(engine, &table, error) ||
+        !fill(engine, seconds->n_rows, error))
+        return NULL;
+    return g_steal_pointer(&engine);
+}
+
 static bool measure_changes(const char *directory, void *data, GError **error)
 {
     Seconds *const seconds = data;
     BenchDetails *const details = seconds->details;
-    const RubatoTableSpec table = {
-        .name = "rows", .width = WIDTH, .n_keys = seconds->n_rows, .model = "asp"
-    };
     const RubatoTaskSnapshots every_second = {
         .spec = { .directory = directory, .full_every = 1000 }, .every_s = 1
     };
     double alone, beside, bare;
     unsigned n;
-    g_autoptr(RubatoEngine) engine =
-        rubato_engine_new(&(RubatoEngineConfig){ .servers = 1 }, error);
+    g_autoptr(RubatoEngine) engine = start_engine(seconds, error);
 
     seconds->directory = directory;
-    if (engine == NULL || !rubato_engine_create_table(engine, &table, error) ||
-        !fill(engine, seconds->n_rows, error) ||
-        !train(engine, seconds, NULL, rest, &alone, error) ||
+    if (engine == NULL || !train(engine, seconds, NULL, rest, &alone, error) ||
         !rubato_engine_snapshot(engine, &every_second.spec, NULL, error) ||
         !train(engine, seconds, &every_second, rest_long, &beside, error) ||
         !look_at_all(seconds, &n, error) ||
@@ -286,20 +295,14 @@ static bool measure_changes(const char *directory, void *data, GError **error)
 static bool measure_full(const char *directory, void *data, GError **error)
 {
     Seconds *const seconds = data;
-    const RubatoTableSpec table = {
-        .name = "rows", .width = WIDTH, .n_keys = seconds->n_rows, .model = "asp"
-    };
     const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory, .keep = 1 },
                                             .every_s = FULL_EVERY_S };
     double alone, beside, bare;
     g_autoptr(RubatoSnapshot) newest = NULL;
-    g_autoptr(RubatoEngine) engine =
-        rubato_engine_new(&(RubatoEngineConfig){ .servers = 1 }, error);
+    g_autoptr(RubatoEngine) engine = start_engine(seconds, error);
 
     seconds->directory = directory;
-    if (engine == NULL || !rubato_engine_create_table(engine, &table, error) ||
-        !fill(engine, seconds->n_rows, error) ||
-        !train(engine, seconds, NULL, rest, &alone, error) ||
+    if (engine == NULL || !train(engine, seconds, NULL, rest, &alone, error) ||
         !train(engine, seconds, &snapshots, rest_long, &beside, error) ||
         (newest = rubato_snapshot_open(directory, 0, error)) == NULL)
         return false;
