@@ -80,6 +80,15 @@ static bool train_batch(RubatoWorker *worker, const Trainer *it, const RubatoBat
            rubato_worker_end_step(worker, error);
 }
 
+/* Returns at once if it is there already. */
+static void await_end_of(int fd)
+{
+    char byte;
+
+    while (fd > 0 && read(fd, &byte, 1) > 0)
+        ;
+}
+
 typedef struct {
     KeptTraining *training;
     RubatoDataset *dataset;
@@ -89,7 +98,9 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
 {
     const Job *const job = user_data;
     KeptTraining *const training = job->training;
-    const RubatoSnapshotSpec snapshot = { .directory = training->directory };
+    const RubatoSnapshotSpec snapshot = { .directory = training->directory,
+                                          .again_after_loss =
+                                              training->on_loss != RUBATO_ON_LOSS_FAIL };
     const RubatoReaderOptions options = { .epochs = KEPT_N_EPOCHS,
                                           .batch_rows = KEPT_N_BATCH,
                                           .shuffle = true,
@@ -112,6 +123,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
         if (training->dies_unchanged)
             (void)kill(getpid(), SIGKILL);
         TRY(train_batch(worker, &it, batch, error));
+        await_end_of(training->hold_fd);
         const uint32_t n = atomic_fetch_add(&training->n_batches, 1) + 1;
 
         if (training->snapshot_every > 0 && n % training->snapshot_every == 0)

@@ -22,6 +22,8 @@ typedef struct {
                                        * snapshot comes before any batch of its first worker, if
                                        * no node is to be lost */
     bool dies_unchanged;              /* this process is killed before it has changed anything */
+    int hold_fd;                      /* each worker goes on after a batch only once this file has
+                                       * come to its end; 0: they do not wait */
     RubatoOnLoss on_loss;
     _Atomic uint32_t n_batches; /* of these workers; add up if it runs again */
 } KeptTraining;
