@@ -285,6 +285,19 @@ JournalFile *journal_file_open(const char *path, JournalFileMode mode, const cha
     return file;
 }
 
+void journal_file_clear(const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC); /* it may be a pipe */
+    struct stat status;
+
+    if (fd < 0)
+        return; /* there is none, or the process that opens it says what is wrong with it */
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        ftruncate(fd, 0) != 0)
+        g_warning("%s: cannot be emptied: %s", path, g_strerror(errno));
+    close(fd);
+}
+
 bool journal_file_has_begun(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -27,6 +27,11 @@ typedef enum {
 JournalFile *journal_file_open(const char *path, JournalFileMode mode, const char *digest,
                                uint64_t max_bytes, GError **error);
 
+/* Empties a file that an earlier run has left, before a run begins: if the first process of this
+ * run is killed before it opens the file, it has recorded nothing. A file that another process
+ * writes stays as it is; who opens it says so. */
+void journal_file_clear(const char *path);
+
 /* Whether a process has recorded something there, or has given the journal up. If not, the run of
  * that process has not begun, and nobody has heard of one. */
 bool journal_file_has_begun(const char *path);

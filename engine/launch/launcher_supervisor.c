@@ -632,6 +632,8 @@ static void run_once(Supervisor *supervisor, struct pollfd *fds)
 
 static void start_children(Supervisor *supervisor)
 {
+    if (supervisor->plan->resumes != NULL)
+        journal_file_clear(supervisor->plan->journal);
     for (uint32_t i = 0; i < supervisor->plan->n_nodes; i++) {
         const LaunchNode *const plan = &supervisor->plan->nodes[i];
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -187,6 +188,24 @@ START_TEST(journal_has_begun_with_its_first_record)
     file = open_file(JOURNAL_FILE_GO_ON, 0);
     expect_records(file, "");
     journal_file_free(file);
+}
+END_TEST
+
+START_TEST(journal_of_an_earlier_run_is_emptied_unless_it_is_written)
+{
+    journal_file_clear(path);
+    ck_assert(!g_file_test(path, G_FILE_TEST_EXISTS));
+    JournalFile *file = open_file(JOURNAL_FILE_BEGIN, 0);
+    ck_assert(add(file, "one"));
+    journal_file_clear(path);
+    ck_assert(journal_file_has_begun(path));
+    journal_file_free(file);
+    ck_assert(journal_file_has_begun(path));
+    journal_file_clear(path);
+    ck_assert(!journal_file_has_begun(path));
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    journal_file_clear(path); /* waits for nobody who reads */
 }
 END_TEST
 
@@ -370,6 +389,7 @@ int main(void)
     tcase_add_test(files, journal_that_becomes_too_large_is_given_up);
     tcase_add_test(files, journal_that_cannot_be_written_is_given_up);
     tcase_add_test(files, journal_has_begun_with_its_first_record);
+    tcase_add_test(files, journal_of_an_earlier_run_is_emptied_unless_it_is_written);
     tcase_add_test(files, journal_of_another_run_is_refused);
     tcase_add_test(files, record_that_makes_no_sense_is_told);
     tcase_add_test(files, journal_belongs_to_one_process_at_a_time);

@@ -270,6 +270,30 @@ START_TEST(scheduler_that_was_killed_before_the_run_began_begins)
 }
 END_TEST
 
+/* The journal that the user names has records of an earlier run, and the first process is killed
+ * before it opens the file. */
+START_TEST(records_of_an_earlier_run_are_not_of_this_one)
+{
+    g_autofree char *journal = launch_write_file("journal", "title\nrecord\n", 0600);
+
+    g_setenv("RUBATO_JOURNAL", journal, TRUE);
+    Run run = start_with_scheduler(1, PATIENT_MS,
+                                   "case $RUBATO_NODE$RUBATO_JOIN in\n"
+                                   "0 | 10) await end;;\n"
+                                   "9) if mkdir ${RUBATO_CLUSTER%/*}/first 2> /dev/null; then kill "
+                                   "-KILL $$; fi\n"
+                                   "   echo begins; await end;;\n"
+                                   "esac");
+
+    run_wait_for(&run, 0, "[9] begins\n");
+    write_empty("end");
+    ck_assert_int_eq(run_finish(&run), 0);
+    run_check_contains(&run, 1, "since the run has not begun (1 of 1 times)\n");
+    ck_assert(g_file_test(journal, G_FILE_TEST_EXISTS));
+    run_clear(&run);
+}
+END_TEST
+
 typedef struct {
     const char *scheduler; /* how the next process of its node ends */
     const char *node;      /* how node 0 ends */
@@ -347,6 +371,7 @@ int main(void)
     tcase_add_loop_test(restart, processes_join_if_they_are_to, 0, 2);
     tcase_add_test(restart, scheduler_that_is_alone_is_started_again_at_once);
     tcase_add_test(restart, scheduler_that_was_killed_before_the_run_began_begins);
+    tcase_add_test(restart, records_of_an_earlier_run_are_not_of_this_one);
     tcase_add_loop_test(restart, losses_are_forgiven_only_if_the_program_came_to_its_end, 0,
                         G_N_ELEMENTS(ends));
     tcase_add_test(restart, scheduler_that_is_killed_too_often_ends_the_run);
