@@ -411,6 +411,13 @@ bool engine_interrupted(RubatoEngine *engine, int signal_number);
 bool engine_drain_at_signal(RubatoEngine *engine, int signal_number,
                             bool (*interrupted)(RubatoEngine *engine, int signal_number));
 
+/* ---- engine_begin.c ---- */
+
+/* Begins an engine whose configuration and lists are there: faults on demand, the description of
+ * the run, threads, and the rendezvous, which waits for the other nodes. If it fails,
+ * rubato_engine_free ends what has begun. */
+bool engine_begin(RubatoEngine *engine, GError **error);
+
 /* ---- engine_history.c ---- */
 
 /* Starts the history that the environment asks for. RUBATO_ERROR_IO. */
