@@ -5,31 +5,9 @@
  * join or a loss is decided in this order, and so is the same wherever the same requests came.
  *
  * Invariant: between two calls no Pending can be decided. */
-#include "engine/collectives/negotiation/tensor_matcher.h"
-
 #include <string.h>
 
-enum { MOST_NAMED = 8 }; /* workers, in one text */
-
-/* Names that are decided together. It lives as long as one of them is pending. */
-typedef struct {
-    char *names; /* sorted, a line each */
-    size_t n_names;
-    size_t n_complete; /* of the pending ones whose first request had this group */
-    size_t n_users;
-} Group;
-
-typedef struct {
-    char *name;
-    Group *group;      /* of the first request; NULL: it has none */
-    GPtrArray *others; /* of Group: in which others asked for it; NULL: none */
-    uint32_t n_came;
-    bool is_complete;         /* each worker has asked, or has joined */
-    GError *fault;            /* why it cannot run */
-    GList link;               /* in order */
-    void **tags;              /* by rank; NULL: it has not asked */
-    TensorRequest requests[]; /* by rank, of those that have asked */
-} Pending;
+#include "engine/collectives/negotiation/tensor_matcher_private.h"
 
 typedef struct {
     TensorDecision decision;
@@ -37,20 +15,6 @@ typedef struct {
     TensorRequest *requests;
     void *tags[];
 } Decided;
-
-struct TensorMatcher {
-    uint32_t n_workers;
-    const uint32_t *named; /* what texts call the workers; NULL: by their rank */
-    GHashTable *pending;   /* by name */
-    GQueue order;          /* of Pending */
-    GHashTable *groups;    /* of Group, by names */
-    bool *joined;          /* by rank */
-    uint32_t n_joined;
-    char **last_names; /* by rank: of its last request; NULL: it has made none */
-    GError *closed;    /* why nothing can be asked any more; NULL: it can */
-    GQueue decided;    /* of Decided */
-    uint64_t n_decided;
-};
 
 /* ---- life ---- */
 
@@ -71,18 +35,13 @@ void tensor_matcher_name_workers(TensorMatcher *matcher, const uint32_t *ranks)
     matcher->named = ranks;
 }
 
-static uint32_t named(const TensorMatcher *matcher, uint32_t rank)
-{
-    return matcher->named == NULL ? rank : matcher->named[rank];
-}
-
 static Group *use_group(Group *group)
 {
     group->n_users++;
     return group;
 }
 
-static void leave_group(TensorMatcher *matcher, Group *group)
+void matcher_leave_group(TensorMatcher *matcher, Group *group)
 {
     if (--group->n_users > 0)
         return;
@@ -95,7 +54,7 @@ static void leave_group(TensorMatcher *matcher, Group *group)
 static void leave_groups(TensorMatcher *matcher, GPtrArray *groups)
 {
     for (guint i = 0; groups != NULL && i < groups->len; i++)
-        leave_group(matcher, groups->pdata[i]);
+        matcher_leave_group(matcher, groups->pdata[i]);
     if (groups != NULL)
         g_ptr_array_unref(groups);
 }
@@ -104,7 +63,7 @@ static void pending_free(TensorMatcher *matcher, Pending *pending)
 {
     if (pending->group != NULL) {
         pending->group->n_complete -= pending->is_complete;
-        leave_group(matcher, pending->group);
+        matcher_leave_group(matcher, pending->group);
     }
     leave_groups(matcher, pending->others);
     g_clear_error(&pending->fault);
@@ -191,107 +150,17 @@ static void end_pending(TensorMatcher *matcher, Pending *pending, GError *error)
     pending_free(matcher, pending);
 }
 
-/* ---- texts ---- */
-
-/* Collects "worker 1, worker 4 and 3 more" while ranks are added. */
-typedef struct {
-    GPtrArray *texts;
-    uint32_t n_more;
-} Names;
-
-static void add_name(Names *names, char *text)
-{
-    if (names->texts == NULL)
-        names->texts = g_ptr_array_new_with_free_func(g_free);
-    if (names->texts->len < MOST_NAMED) {
-        g_ptr_array_add(names->texts, text);
-        return;
-    }
-    names->n_more++;
-    g_free(text);
-}
-
-/* Frees the collection. NULL: nothing was added. (transfer full) */
-static char *join_names(Names *names)
-{
-    GString *text;
-
-    if (names->texts == NULL)
-        return NULL;
-    if (names->n_more > 0)
-        g_ptr_array_add(names->texts, g_strdup_printf("%u more", names->n_more));
-    text = g_string_new(NULL);
-    for (guint i = 0; i < names->texts->len; i++) {
-        if (i > 0)
-            g_string_append(text, i + 1 == names->texts->len ? " and " : ", ");
-        g_string_append(text, names->texts->pdata[i]);
-    }
-    g_ptr_array_unref(names->texts);
-    return g_string_free(text, FALSE);
-}
-
-static const TensorRequest *first_request(const TensorMatcher *matcher, const Pending *pending,
-                                          uint32_t *rank)
-{
-    /* a name is pending because somebody has asked */
-    for (*rank = 0; *rank + 1 < matcher->n_workers && pending->tags[*rank] == NULL; ++*rank)
-        ;
-    return &pending->requests[*rank];
-}
-
-/* The workers that have asked. (transfer full) */
-static char *name_asking(const TensorMatcher *matcher, const Pending *pending)
-{
-    Names names = { 0 };
-
-    for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
-        if (pending->tags[rank] != NULL)
-            add_name(&names, g_strdup_printf("worker %u", named(matcher, rank)));
-    return join_names(&names);
-}
-
-/* The workers that ask what this one asks. (transfer full) */
-static char *name_agreeing(const TensorMatcher *matcher, const Pending *pending,
-                           const TensorRequest *request)
-{
-    Names names = { 0 };
-
-    for (uint32_t rank = 0; rank < matcher->n_workers; rank++)
-        if (pending->tags[rank] != NULL && tensor_request_fits(request, &pending->requests[rank]))
-            add_name(&names, g_strdup_printf("worker %u", named(matcher, rank)));
-    return join_names(&names);
-}
-
-/* (transfer full) */
-static GError *tell_mismatch(const TensorMatcher *matcher, const Pending *pending,
-                             const TensorRequest *one, const TensorRequest *other)
-{
-    g_autofree char *side = name_agreeing(matcher, pending, one);
-    g_autofree char *other_side = name_agreeing(matcher, pending, other);
-    GString *const text = g_string_new(NULL);
-    GError *error;
-
-    g_string_append_printf(text, "workers disagree on %s: ", pending->name);
-    tensor_request_describe(one, text);
-    g_string_append_printf(text, " by %s, but ", side);
-    tensor_request_describe(other, text);
-    g_string_append_printf(text, " by %s", other_side);
-    error = g_error_new_literal(RUBATO_ERROR, RUBATO_ERROR_MISMATCH, text->str);
-    g_string_free(text, TRUE);
-    return error;
-}
-
 /* ---- when a name can be decided ---- */
 
 /* Looks whether the requests of all ranks fit, in the order of the ranks. */
 static GError *find_mismatch(const TensorMatcher *matcher, const Pending *pending)
 {
     uint32_t rank;
-    const TensorRequest *const first = first_request(matcher, pending, &rank);
+    const TensorRequest *const first = matcher_first_request(matcher, pending, &rank);
 
     for (rank++; rank < matcher->n_workers; rank++)
         if (pending->tags[rank] != NULL && !tensor_request_fits(first, &pending->requests[rank]))
-            return tell_mismatch(matcher, pending, first, &pending->requests[rank]);
+            return matcher_tell_mismatch(matcher, pending, first, &pending->requests[rank]);
     return NULL;
 }
 
@@ -299,7 +168,7 @@ static GError *find_mismatch(const TensorMatcher *matcher, const Pending *pendin
 static GError *find_joined(const TensorMatcher *matcher, const Pending *pending)
 {
     uint32_t first, rank = 0;
-    const TensorRequest *const request = first_request(matcher, pending, &first);
+    const TensorRequest *const request = matcher_first_request(matcher, pending, &first);
 
     while (rank < matcher->n_workers && pending->tags[rank] != NULL)
         rank++;
@@ -309,7 +178,7 @@ static GError *find_joined(const TensorMatcher *matcher, const Pending *pending)
                        "%s %s needs worker %u, which has joined; only allreduce and named "
                        "barriers go on without it",
                        tensor_operation_name(request->operation), pending->name,
-                       named(matcher, rank));
+                       matcher_named(matcher, rank));
 }
 
 /* Decides the group's names that are pending. */
@@ -408,7 +277,7 @@ static bool check_open(const TensorMatcher *matcher, uint32_t rank, GError **err
         return true;
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                 "worker %u has joined; it can ask again once all have joined",
-                named(matcher, rank));
+                matcher_named(matcher, rank));
     return false;
 }
 
@@ -424,18 +293,18 @@ static bool check_new(const TensorMatcher *matcher, uint32_t rank, const TensorA
 
         if (!is_pending && (names == NULL || g_hash_table_add(names, (void *)asks[i].name)))
             continue;
-        g_set_error(
-            error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
-            "worker %u asks for %s %s while its %s of that name is pending", named(matcher, rank),
-            tensor_operation_name(asks[i].request.operation), asks[i].name,
-            is_pending ? tensor_operation_name(pending->requests[rank].operation) : "request");
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS,
+                    "worker %u asks for %s %s while its %s of that name is pending",
+                    matcher_named(matcher, rank), tensor_operation_name(asks[i].request.operation),
+                    asks[i].name,
+                    is_pending ? tensor_operation_name(pending->requests[rank].operation)
+                               : "request");
         return false;
     }
     return true;
 }
 
-/* Takes the names. (leave_group) */
-static Group *group_of(TensorMatcher *matcher, char *names, size_t n)
+Group *matcher_group_of(TensorMatcher *matcher, char *names, size_t n)
 {
     Group *group = g_hash_table_lookup(matcher->groups, names);
 
@@ -450,15 +319,15 @@ static Group *group_of(TensorMatcher *matcher, char *names, size_t n)
     return use_group(group);
 }
 
-/* The group of the asks; NULL: they are none. (leave_group) */
+/* The group of the asks; NULL: they are none. (matcher_leave_group) */
 static Group *find_group(TensorMatcher *matcher, const TensorAsk *asks, size_t n)
 {
     char *const names = name_group(asks, n);
 
-    return names == NULL ? NULL : group_of(matcher, names, n);
+    return names == NULL ? NULL : matcher_group_of(matcher, names, n);
 }
 
-static Pending *pending_new(TensorMatcher *matcher, const char *name, Group *group)
+Pending *matcher_pending_new(TensorMatcher *matcher, const char *name, Group *group)
 {
     Pending *const pending =
         g_malloc0(sizeof(Pending) + matcher->n_workers * sizeof(pending->requests[0]));
@@ -472,33 +341,21 @@ static Pending *pending_new(TensorMatcher *matcher, const char *name, Group *gro
     return pending;
 }
 
-/* "alone", or "together with b, c". (transfer full) */
-static char *describe_group(const Group *group, const char *name)
-{
-    g_auto(GStrv) names = g_strsplit(group == NULL ? "" : group->names, "\n", -1);
-    Names others = { 0 };
-
-    for (char **other = names; *other != NULL; other++)
-        if (**other != '\0' && strcmp(*other, name) != 0)
-            add_name(&others, g_strdup(*other));
-    g_autofree char *text = join_names(&others);
-    return text == NULL ? g_strdup("alone") : g_strdup_printf("together with %s", text);
-}
-
 /* A worker asks for the name in another group than others before it, or in none. */
 static void note_other_group(const TensorMatcher *matcher, Pending *pending, uint32_t rank,
                              Group *group)
 {
     if (pending->fault == NULL) {
-        g_autofree char *earlier = describe_group(pending->group, pending->name);
-        g_autofree char *now = describe_group(group, pending->name);
+        g_autofree char *earlier = matcher_describe_group(pending->group, pending->name);
+        g_autofree char *now = matcher_describe_group(group, pending->name);
 
-        g_autofree char *others = name_asking(matcher, pending);
+        g_autofree char *others = matcher_name_asking(matcher, pending);
 
-        pending->fault = g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
-                                     "workers disagree on %s: worker %u asks for it %s, but %s "
-                                     "asked for it %s",
-                                     pending->name, named(matcher, rank), now, others, earlier);
+        pending->fault =
+            g_error_new(RUBATO_ERROR, RUBATO_ERROR_MISMATCH,
+                        "workers disagree on %s: worker %u asks for it %s, but %s "
+                        "asked for it %s",
+                        pending->name, matcher_named(matcher, rank), now, others, earlier);
     }
     if (group == NULL)
         return;
@@ -513,7 +370,7 @@ static void take_in(TensorMatcher *matcher, uint32_t rank, const TensorAsk *ask,
     Pending *pending = g_hash_table_lookup(matcher->pending, ask->name);
 
     if (pending == NULL)
-        pending = pending_new(matcher, ask->name, group);
+        pending = matcher_pending_new(matcher, ask->name, group);
     else if (pending->group != group)
         note_other_group(matcher, pending, rank, group);
     pending->requests[rank] = ask->request;
@@ -546,7 +403,7 @@ bool tensor_matcher_ask(TensorMatcher *matcher, uint32_t rank, const TensorAsk *
             check_pending(matcher, pending);
     }
     if (group != NULL)
-        leave_group(matcher, group);
+        matcher_leave_group(matcher, group);
     return true;
 }
 
@@ -554,7 +411,7 @@ bool tensor_matcher_join(TensorMatcher *matcher, uint32_t rank, GError **error)
 {
     if (matcher->joined[rank]) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_EXISTS, "worker %u has joined already",
-                    named(matcher, rank));
+                    matcher_named(matcher, rank));
         return false;
     }
     if (!check_open(matcher, rank, error))
@@ -589,7 +446,7 @@ void tensor_matcher_leave(TensorMatcher *matcher, uint32_t rank, const char *why
     g_autoptr(GError) error =
         g_error_new(RUBATO_ERROR, RUBATO_ERROR_NOT_FOUND,
                     "worker %u %s: no collective that needs it can be made any more",
-                    named(matcher, rank), why);
+                    matcher_named(matcher, rank), why);
 
     tensor_matcher_cancel(matcher, error);
 }
@@ -618,7 +475,8 @@ bool tensor_matcher_pending(const TensorMatcher *matcher, const void **at, Tenso
     if (link == NULL)
         return false;
     const Pending *const found = link->data;
-    *pending = (TensorPending){ found->name, first_request(matcher, found, &rank), found->tags };
+    *pending =
+        (TensorPending){ found->name, matcher_first_request(matcher, found, &rank), found->tags };
     *at = link;
     return true;
 }
@@ -626,104 +484,4 @@ bool tensor_matcher_pending(const TensorMatcher *matcher, const void **at, Tenso
 const bool *tensor_matcher_joined(const TensorMatcher *matcher)
 {
     return matcher->n_joined == 0 ? NULL : matcher->joined;
-}
-
-char *tensor_matcher_missing(const TensorMatcher *matcher, const char *name)
-{
-    const Pending *const pending =
-        name == NULL ? NULL : g_hash_table_lookup(matcher->pending, name);
-
-    if (name != NULL && pending == NULL)
-        return NULL;
-    return tensor_matcher_without(matcher, pending == NULL ? NULL : pending->tags);
-}
-
-char *tensor_matcher_without(const TensorMatcher *matcher, void *const *tags)
-{
-    Names names = { 0 };
-
-    for (uint32_t rank = 0; rank < matcher->n_workers; rank++) {
-        const char *const last = matcher->last_names[rank];
-
-        if (matcher->joined[rank] || (tags != NULL && tags[rank] != NULL))
-            continue;
-        add_name(&names, last == NULL
-                             ? g_strdup_printf("worker %u (which has not asked for anything)",
-                                               named(matcher, rank))
-                             : g_strdup_printf("worker %u (which last asked for %s)",
-                                               named(matcher, rank), last));
-    }
-    return join_names(&names);
-}
-
-/* ---- as bytes ---- */
-
-/* group: written, if it writes. NULL: there is none. (leave_group, of one that is read) */
-static Group *walk_group(StateWalk *walk, TensorMatcher *matcher, Group *group)
-{
-    char *names = walk_reads(walk) || group == NULL ? NULL : group->names;
-
-    walk_text(walk, &names);
-    const uint64_t n = walk_number(walk, group == NULL ? 0 : group->n_names);
-
-    return walk_reads(walk) && names != NULL ? group_of(matcher, names, (size_t)n) : group;
-}
-
-static void walk_others(StateWalk *walk, TensorMatcher *matcher, Pending *pending)
-{
-    const size_t n = walk_count(walk, pending->others == NULL ? 0 : pending->others->len);
-
-    if (walk_reads(walk) && n > 0)
-        pending->others = g_ptr_array_new();
-    for (size_t i = 0; i < n; i++) {
-        Group *const other =
-            walk_group(walk, matcher, walk_reads(walk) ? NULL : pending->others->pdata[i]);
-
-        if (walk_reads(walk) && other != NULL)
-            g_ptr_array_add(pending->others, other);
-    }
-}
-
-static void walk_pending(StateWalk *walk, TensorMatcher *matcher, Pending *pending,
-                         TensorTagWalk tag)
-{
-    char *name = pending == NULL ? NULL : pending->name;
-
-    walk_text(walk, &name);
-    Group *const group = walk_group(walk, matcher, pending == NULL ? NULL : pending->group);
-    if (walk_reads(walk)) {
-        pending = pending_new(matcher, name != NULL ? name : "", group);
-        g_free(name);
-        if (group != NULL) /* which uses it once more */
-            leave_group(matcher, group);
-    }
-    walk_others(walk, matcher, pending);
-    if (WALK(walk, pending->is_complete) && walk_reads(walk) && group != NULL)
-        group->n_complete++;
-    walk_error(walk, &pending->fault);
-    for (uint32_t rank = 0; rank < matcher->n_workers && !walk->is_wrong; rank++) {
-        if (walk_number(walk, pending->tags[rank] != NULL) == 0)
-            continue;
-        pending->tags[rank] = tag(walk, pending->tags[rank]);
-        tensor_request_walk(walk, &pending->requests[rank]);
-        pending->n_came += walk_reads(walk);
-    }
-    walk->is_wrong |= pending->n_came == 0; /* somebody has asked */
-}
-
-void tensor_matcher_walk(StateWalk *walk, TensorMatcher *matcher, TensorTagWalk tag)
-{
-    const GList *link = matcher->order.head;
-    size_t n = walk_count(walk, matcher->order.length);
-
-    for (; n > 0 && !walk->is_wrong; n--) {
-        walk_pending(walk, matcher, walk_reads(walk) ? NULL : link->data, tag);
-        link = walk_reads(walk) ? NULL : link->next;
-    }
-    for (uint32_t rank = 0; rank < matcher->n_workers; rank++) {
-        matcher->n_joined += WALK(walk, matcher->joined[rank]) && walk_reads(walk);
-        walk_text(walk, &matcher->last_names[rank]);
-    }
-    walk_error(walk, &matcher->closed);
-    WALK(walk, matcher->n_decided);
 }
