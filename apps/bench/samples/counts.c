@@ -120,6 +120,7 @@ bool sample_growth(Bench *bench, size_t n, BenchSample *sample, GError **error)
     sample->limit = bare.wall;
     detail(bench, "us once the keys are there", later.wall * 1e6);
     detail_most(bench, "us of processor time at most", growing.processor * 1e6);
+    detail_most(bench, "of that once the keys are there", later.processor * 1e6);
     detail_most(bench, "of the limit's", bare.processor * 1e6);
     detail(bench, "rows at last", (double)bench->next_row);
     return true;
