@@ -180,6 +180,16 @@ static bool find_next_step(const Collective *collective, ControlStep *step)
     }
 }
 
+/* Whether what all nodes have cut is to be written. */
+static void check_cut(Scheduler *scheduler, Collective *collective)
+{
+    const Verdict awaited = tasks_find_awaited(scheduler, collective->told);
+    const Verdict tear = data_find_tear(scheduler);
+
+    verdict_set(&collective->verdict, tear.code, tear.text);
+    verdict_set(&collective->verdict, awaited.code, awaited.text);
+}
+
 static void check_ready(Scheduler *scheduler, Collective *collective)
 {
     bool anybody = false;
@@ -189,11 +199,13 @@ static void check_ready(Scheduler *scheduler, Collective *collective)
             return;
         anybody |= scheduler_does_part(scheduler, i);
     }
+    if (collective->what == CONTROL_CALL_SNAPSHOT && collective->step == CONTROL_STEP_CUT)
+        check_cut(scheduler, collective);
     if (anybody && find_next_step(collective, &collective->step)) {
         memset(collective->ready, 0, scheduler->config.n_nodes * sizeof *collective->ready);
         collective->since_ms = scheduler->now_ms;
         if (collective->what == CONTROL_CALL_SNAPSHOT)
-            data_hear_step(scheduler, collective->step);
+            data_hear_step(scheduler, collective->step, collective->told);
         send_go(scheduler, collective);
         return;
     }

@@ -24,17 +24,9 @@
  * Runs as scheduler.h says. */
 #include <string.h>
 
-#include "engine/control/told_task.h"
 #include "engine/scheduler/scheduler_state.h"
-#include "engine/snapshot/snapshot_text.h"
 
 #define TASK_HAS_ENDED "its task has ended"
-#define AWAITS_WORKERS                                                                    \
-    "there is no snapshot yet: a task of which it would keep what its workers have read " \
-    "waits for others in the place of lost ones"
-
-#define READ_AGAIN \
-    "there is no snapshot yet: workers in the place of lost ones read again what these had read"
 
 /* What a node has asked for. */
 typedef struct {
@@ -84,7 +76,7 @@ static void send_step(Scheduler *scheduler, ControlStep step)
     const Ask *const ask = g_queue_peek_head(&snapshots->asks);
     Control control = { .kind = CONTROL_SNAPSHOT_STEP, .snapshot = ask->control.snapshot };
 
-    data_hear_step(scheduler, step);
+    data_hear_step(scheduler, step, ask->control.snapshot.spec);
     snapshots->step = step;
     snapshots->since_ms = scheduler->now_ms;
     memset(snapshots->done, 0, scheduler->config.n_nodes * sizeof *snapshots->done);
@@ -140,53 +132,6 @@ static void check_task(Scheduler *scheduler)
         verdict_set(&snapshots->verdict, CONTROL_CODE(RUBATO_ERROR_CANCELLED), TASK_HAS_ENDED);
 }
 
-static bool contains(const uint32_t *tables, uint32_t n, uint32_t table)
-{
-    uint32_t i = 0;
-
-    while (i < n && tables[i] != table)
-        i++;
-    return i < n;
-}
-
-/* Nodes cut the readers of such tasks alone (hold_steps in engine/snapshot/snapshot_cut.c). What
- * makes no sense here fails on the nodes. */
-static bool has_table_of(const Scheduler *scheduler, const Ask *ask, const SchedulerTask *task)
-{
-    const char *lines = task->told;
-    SnapshotText asked;
-    ToldTask told;
-    bool has = false;
-
-    if (!told_task_read(&lines, scheduler->config.n_nodes, &told))
-        return true;
-    if (snapshot_text_read(ask->control.snapshot.spec, &asked, NULL)) {
-        for (guint i = 0; i < asked.tables->len && !has; i++)
-            has = contains(told.tables, told.n_tables, g_array_index(asked.tables, uint32_t, i));
-        snapshot_text_clear(&asked);
-    }
-    told_task_clear(&told);
-    return has;
-}
-
-/* Why what CUT found of the tables may not fit what is kept of readers; OK: it does. Nothing is
- * allocated. */
-static Verdict find_tear(const Scheduler *scheduler)
-{
-    const Ask *const ask = g_queue_peek_head(&scheduler->snapshots->asks);
-    const char *const tear = data_find_tear(scheduler);
-
-    if (tear != NULL)
-        return (Verdict){ CONTROL_CODE(RUBATO_ERROR_CANCELLED), (char *)(uintptr_t)tear };
-    for (guint i = 0; i < scheduler->tasks->len; i++) {
-        const SchedulerTask *const task = scheduler->tasks->pdata[i];
-
-        if (data_is_behind(task) && has_table_of(scheduler, ask, task))
-            return (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)READ_AGAIN };
-    }
-    return (Verdict){ .code = CONTROL_OK };
-}
-
 static void end_step(Scheduler *scheduler)
 {
     Snapshots *const snapshots = scheduler->snapshots;
@@ -195,7 +140,7 @@ static void end_step(Scheduler *scheduler)
     if (snapshots->step == CONTROL_STEP_PREPARE)
         check_task(scheduler);
     if (snapshots->step == CONTROL_STEP_CUT) {
-        const Verdict tear = find_tear(scheduler);
+        const Verdict tear = data_find_tear(scheduler);
 
         verdict_set(&snapshots->verdict, tear.code, tear.text);
     }
@@ -229,19 +174,6 @@ static const Verdict *find_cause(const Scheduler *scheduler)
     return scheduler->doom.code != CONTROL_OK ? &scheduler->doom : NULL;
 }
 
-/* What lost workers have changed is in the tables, and not yet done by others in their place. */
-static bool awaits_workers(const Scheduler *scheduler, const Ask *ask)
-{
-    for (guint i = 0; i < scheduler->tasks->len; i++) {
-        const SchedulerTask *const task = scheduler->tasks->pdata[i];
-
-        if (data_has_kept(task) && task_awaits_any(scheduler, task) &&
-            has_table_of(scheduler, ask, task))
-            return true;
-    }
-    return false;
-}
-
 /* Why this one cannot begin. Nothing is allocated. False: it can. */
 static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *refusal)
 {
@@ -256,11 +188,9 @@ static bool find_refusal(const Scheduler *scheduler, const Ask *ask, Verdict *re
         refusal->text = (char *)"its node has left the run";
     else if (scheduler->nodes[scheduler->config.self].lost && !admission_awaits_own(scheduler))
         *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)SCHEDULER_LACKS_OWN };
-    else if (awaits_workers(scheduler, ask))
-        *refusal = (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)AWAITS_WORKERS };
     else
-        return false;
-    return true;
+        *refusal = tasks_find_awaited(scheduler, ask->control.snapshot.spec);
+    return refusal->code != CONTROL_OK;
 }
 
 static void begin(Scheduler *scheduler)

@@ -246,6 +246,7 @@ struct Scheduler {
     GHashTable *kept; /* of the restored one, until their first block is dealt */
     GHashTable *cut;  /* of the newest cut */
     bool cut_is_torn; /* since it began, a task that had such readers failed and has ended */
+    char *cut_spec;   /* what it is to hold (snapshot_text.h); NULL: it is not known */
 
     GPtrArray *tasks; /* from GO to TASK_END */
     uint32_t next_epoch;
@@ -483,6 +484,11 @@ char *task_replace(Scheduler *scheduler, uint32_t node, uint32_t epoch);
 
 /* Whether it waits for a process that has lost workers again. */
 bool task_awaits_any(const Scheduler *scheduler, const SchedulerTask *task);
+
+/* Why there is no snapshot yet: what lost workers have changed is in its tables, and not yet done
+ * by others in their place. OK: there may be one. Nothing in it is allocated. spec: as in
+ * snapshot_text.h. */
+Verdict tasks_find_awaited(const Scheduler *scheduler, const char *spec);
 bool task_fail(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_done(Scheduler *scheduler, uint32_t node, const Control *control);
 bool task_arrive(Scheduler *scheduler, uint32_t node, const Control *control);
@@ -644,9 +650,15 @@ bool task_waits(Scheduler *scheduler, uint32_t node, const Control *control);
 void kept_init(Scheduler *scheduler);
 void kept_clear(Scheduler *scheduler);
 
+/* Whether the task uses a table of a snapshot, or of the one that is cut: nodes cut the readers of
+ * such tasks alone (hold_steps in engine/snapshot/snapshot_cut.c). True if it is not known. spec:
+ * as in snapshot_text.h; what makes no sense there fails on the nodes. */
+bool kept_has_table_of(const Scheduler *scheduler, const char *spec, const SchedulerTask *task);
+bool kept_cuts_table_of(const Scheduler *scheduler, const SchedulerTask *task);
+
 /* A cut begins, which has what was restored; gets a reader, instead of the restored one of its
  * name. */
-void kept_begin_cut(Scheduler *scheduler);
+void kept_begin_cut(Scheduler *scheduler, const char *spec);
 void kept_put(Scheduler *scheduler, const char *name, const char *description,
               BlockDispatcher *dispatcher);
 
@@ -677,19 +689,15 @@ bool past_answer(Scheduler *scheduler, uint32_t node, const ControlPropose *prop
 
 /* scheduler_data.c */
 
-/* All nodes are told that step of a snapshot. */
-void data_hear_step(Scheduler *scheduler, ControlStep step);
+/* All nodes are told that step of a snapshot. spec: what it is to hold; NULL: it is not known. */
+void data_hear_step(Scheduler *scheduler, ControlStep step, const char *spec);
 
 /* The task is about to be freed. */
 void data_forget(Scheduler *scheduler, const SchedulerTask *task);
 
-/* Why what CUT found of the tables may not fit what is kept of the readers: a task with such
- * readers has failed. NULL: none has. */
-const char *data_find_tear(const Scheduler *scheduler);
-
-/* Whether others in the place of the task's lost workers have yet to tell again what these had told
- * of readers that snapshots keep. */
-bool data_is_behind(const SchedulerTask *task);
+/* Why what CUT found of the tables may not fit what is kept of readers; OK: it does. Nothing in it
+ * is allocated. */
+Verdict data_find_tear(const Scheduler *scheduler);
 
 /* Whether snapshots keep a reader of the task. */
 bool data_has_kept(const SchedulerTask *task);

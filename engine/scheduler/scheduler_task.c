@@ -29,6 +29,10 @@
 
 #include "engine/control/told_task.h"
 
+#define AWAITS_WORKERS                                                                    \
+    "there is no snapshot yet: a task of which it would keep what its workers have read " \
+    "waits for others in the place of lost ones"
+
 static void task_free(SchedulerTask *task)
 {
     g_free(task->name);
@@ -345,6 +349,18 @@ static uint32_t find_awaited(const Scheduler *scheduler, const SchedulerTask *ta
 bool task_awaits_any(const Scheduler *scheduler, const SchedulerTask *task)
 {
     return find_awaited(scheduler, task) < scheduler->config.n_nodes;
+}
+
+Verdict tasks_find_awaited(const Scheduler *scheduler, const char *spec)
+{
+    for (guint i = 0; i < scheduler->tasks->len; i++) {
+        const SchedulerTask *const task = scheduler->tasks->pdata[i];
+
+        if (data_has_kept(task) && task_awaits_any(scheduler, task) &&
+            kept_has_table_of(scheduler, spec, task))
+            return (Verdict){ CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)AWAITS_WORKERS };
+    }
+    return (Verdict){ .code = CONTROL_OK };
 }
 
 /* Nodes that have ended it already say nothing more. */

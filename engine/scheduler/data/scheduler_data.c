@@ -19,6 +19,10 @@
 
 #define WANTED_MAX 512u
 
+#define TASK_HAS_FAILED "a task failed whose readers it was to keep"
+#define READ_AGAIN \
+    "there is no snapshot yet: workers in the place of lost ones read again what these had read"
+
 typedef struct {
     uint32_t first; /* the first node to open the reader; the members below are its own */
     uint32_t n_epochs;
@@ -412,10 +416,13 @@ static bool has_failed(const SchedulerTask *task)
 
 void data_forget(Scheduler *scheduler, const SchedulerTask *task)
 {
-    scheduler->cut_is_torn |= has_failed(task) && data_has_kept(task);
+    if (has_failed(task) && data_has_kept(task) && kept_cuts_table_of(scheduler, task))
+        scheduler->cut_is_torn = true;
 }
 
-bool data_is_behind(const SchedulerTask *task)
+/* Whether others in the place of the task's lost workers have yet to tell again what these had told
+ * of readers that are kept. */
+static bool is_behind(const SchedulerTask *task)
 {
     for (guint i = 0; i < task->readings->len; i++) {
         const Reading *const reading = task->readings->pdata[i];
@@ -429,22 +436,29 @@ bool data_is_behind(const SchedulerTask *task)
     return false;
 }
 
-const char *data_find_tear(const Scheduler *scheduler)
+Verdict data_find_tear(const Scheduler *scheduler)
 {
-    bool has_torn = scheduler->cut_is_torn;
+    const Verdict torn = { CONTROL_CODE(RUBATO_ERROR_CANCELLED), (char *)TASK_HAS_FAILED };
+    const Verdict behind = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)READ_AGAIN };
+    Verdict tear = scheduler->cut_is_torn ? torn : (Verdict){ .code = CONTROL_OK };
 
-    for (guint i = 0; i < scheduler->tasks->len; i++) {
+    for (guint i = 0; i < scheduler->tasks->len && !scheduler->cut_is_torn; i++) {
         const SchedulerTask *const task = scheduler->tasks->pdata[i];
 
-        has_torn |= has_failed(task) && data_has_kept(task);
+        if (!data_has_kept(task) || !(has_failed(task) || is_behind(task)) ||
+            !kept_cuts_table_of(scheduler, task))
+            continue;
+        if (has_failed(task))
+            return torn;
+        tear = behind;
     }
-    return has_torn ? "a task failed whose readers it was to keep" : NULL;
+    return tear;
 }
 
-void data_hear_step(Scheduler *scheduler, ControlStep step)
+void data_hear_step(Scheduler *scheduler, ControlStep step, const char *spec)
 {
     if (step == CONTROL_STEP_CUT)
-        kept_begin_cut(scheduler);
+        kept_begin_cut(scheduler, spec);
     else if (step != CONTROL_STEP_WRITE)
         return;
     for (guint i = 0; i < scheduler->tasks->len; i++)

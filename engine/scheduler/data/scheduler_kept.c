@@ -14,13 +14,17 @@
  * goes into the cut at once: no row is done before WRITE. If a node does tell of the reader, its
  * own text is put instead.
  *
- * A task that fails may have changed the tables in the middle of a step, and when it has ended its
- * readers are gone. So no snapshot is written if a task with such readers has failed since CUT.
+ * A task that fails may have changed its tables in the middle of a step, and when it has ended its
+ * readers are gone. So no snapshot of such a table is written if the task has failed since CUT, or
+ * had failed before and not ended. Whether a node asked for the snapshot or all nodes called for it
+ * makes no difference. Snapshots of other tables have nothing of the task.
  *
  * Runs as scheduler.h says. */
 #include <string.h>
 
+#include "engine/control/told_task.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/snapshot/snapshot_text.h"
 
 #define READS "reads " /* the first line: what the nodes say of the reader */
 
@@ -39,6 +43,7 @@ void kept_clear(Scheduler *scheduler)
 {
     g_hash_table_unref(scheduler->kept);
     g_hash_table_unref(scheduler->cut);
+    g_free(scheduler->cut_spec);
 }
 
 static void add_all(GHashTable *names, GHashTable *from)
@@ -53,11 +58,45 @@ static void add_all(GHashTable *names, GHashTable *from)
 
 /* ---- cutting ---- */
 
-void kept_begin_cut(Scheduler *scheduler)
+static bool contains(const uint32_t *tables, uint32_t n, uint32_t table)
+{
+    uint32_t i = 0;
+
+    while (i < n && tables[i] != table)
+        i++;
+    return i < n;
+}
+
+bool kept_has_table_of(const Scheduler *scheduler, const char *spec, const SchedulerTask *task)
+{
+    const char *lines = task->told;
+    SnapshotText asked;
+    ToldTask told;
+    bool has = false;
+
+    if (spec == NULL || !told_task_read(&lines, scheduler->config.n_nodes, &told))
+        return true;
+    if (snapshot_text_read(spec, &asked, NULL)) {
+        for (guint i = 0; i < asked.tables->len && !has; i++)
+            has = contains(told.tables, told.n_tables, g_array_index(asked.tables, uint32_t, i));
+        snapshot_text_clear(&asked);
+    }
+    told_task_clear(&told);
+    return has;
+}
+
+bool kept_cuts_table_of(const Scheduler *scheduler, const SchedulerTask *task)
+{
+    return kept_has_table_of(scheduler, scheduler->cut_spec, task);
+}
+
+void kept_begin_cut(Scheduler *scheduler, const char *spec)
 {
     g_hash_table_remove_all(scheduler->cut);
     add_all(scheduler->cut, scheduler->kept);
     scheduler->cut_is_torn = false;
+    g_free(scheduler->cut_spec);
+    scheduler->cut_spec = g_strdup(spec);
 }
 
 void kept_put(Scheduler *scheduler, const char *name, const char *description,
@@ -165,4 +204,5 @@ void kept_walk(StateWalk *walk, Scheduler *scheduler)
     walk_texts(walk, scheduler->kept);
     walk_texts(walk, scheduler->cut);
     WALK(walk, scheduler->cut_is_torn);
+    walk_text(walk, &scheduler->cut_spec);
 }

@@ -348,6 +348,111 @@ START_TEST(no_snapshot_is_written_if_a_task_with_kept_readers_fails_during_the_c
 }
 END_TEST
 
+/* A task that uses table 5. */
+static uint32_t begin_task_of_table(void)
+{
+    uint32_t epoch = 0;
+
+    begin();
+    for (uint32_t i = 0; i < N_NODES; i++) {
+        Control proposal = call(1, CONTROL_CALL_RUN, "task t", "same");
+
+        proposal.propose.workers = "1 1 1";
+        proposal.propose.told = "5";
+        say(i, proposal);
+    }
+    for (uint32_t i = 0; i < N_NODES; i++)
+        epoch = expect(i, CONTROL_GO)->go.id;
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, 1);
+    expect_verdict_everywhere(CONTROL_COMMIT, CONTROL_OK, "");
+    return epoch;
+}
+
+/* It ends, or not. */
+static void fail_task(uint32_t epoch, bool ends)
+{
+    fail_worker(1, epoch, "no");
+    expect_verdict_everywhere(CONTROL_CANCEL, FAILED_CODE, "no");
+    for (uint32_t i = 0; ends && i < N_NODES; i++)
+        done(i, epoch);
+    if (ends)
+        expect_verdict_everywhere(CONTROL_TASK_END, FAILED_CODE, "no");
+}
+
+/* What a snapshot is to have, whether all nodes call for it or one asks, and whether a task of
+ * table 5 that fails during its cut ends, too. */
+static const struct {
+    const char *spec;
+    bool is_called, ends, is_torn;
+} failures[] = {
+    { "directory d\ntable 6\ntable 5\n", false, false, true },
+    { "directory d\ntable 6\ntable 5\n", false, true, true },
+    { "directory d\ntable 6\ntable 5\n", true, false, true },
+    { "directory d\ntable 6\ntable 5\n", true, true, true },
+    { "directory d\ntable 6\ntable 55\n", false, false, false },
+    { "directory d\ntable 6\ntable 55\n", false, true, false },
+    { "directory d\ntable 6\ntable 55\n", true, false, false },
+    { "directory d\ntable 6\ntable 55\n", true, true, false },
+    { NULL, true, false, true }, /* longer than nodes can tell one another */
+};
+
+static void ask_or_call(const char *spec, bool is_called)
+{
+    Control proposal = call(2, CONTROL_CALL_SNAPSHOT, "a snapshot", "same");
+
+    proposal.propose.told = spec;
+    for (uint32_t i = 0; is_called && i < N_NODES; i++)
+        say(i, proposal);
+    if (!is_called)
+        say(2, (Control){ .kind = CONTROL_SNAPSHOT_ASK,
+                          .snapshot = { .number = 7, .seed = 5, .spec = spec } });
+}
+
+static void expect_next(ControlStep step, bool is_called)
+{
+    for (uint32_t i = 0; i < N_NODES; i++)
+        if (is_called)
+            ck_assert_uint_eq(expect(i, CONTROL_GO)->go.step, step);
+        else
+            ck_assert_uint_eq(expect(i, CONTROL_SNAPSHOT_STEP)->snapshot.step, step);
+}
+
+static void do_next(uint32_t node, ControlStep step, bool is_called)
+{
+    if (is_called)
+        ready(node, 2);
+    else
+        did(node, 1, step);
+}
+
+START_TEST(a_task_with_kept_readers_that_fails_tears_snapshots_of_its_tables_alone)
+{
+    static const ControlStep steps[] = { CONTROL_STEP_PREPARE, CONTROL_STEP_CLOSE,
+                                         CONTROL_STEP_CUT };
+    const bool is_called = failures[_i].is_called;
+    const uint32_t epoch = begin_task_of_table();
+
+    open_kept(0, epoch, "10 4 1 a\n");
+    ask_or_call(failures[_i].spec, is_called);
+    for (size_t i = 0; i < G_N_ELEMENTS(steps); i++) {
+        expect_next(steps[i], is_called);
+        do_next(0, steps[i], is_called);
+        if (steps[i] == CONTROL_STEP_CUT)
+            fail_task(epoch, failures[_i].ends);
+        do_next(1, steps[i], is_called);
+        do_next(2, steps[i], is_called);
+    }
+    expect_next(failures[_i].is_torn ? CONTROL_STEP_FORGET : CONTROL_STEP_WRITE, is_called);
+    if (!is_called || !failures[_i].is_torn)
+        return;
+    for (uint32_t i = 0; i < N_NODES; i++)
+        ready(i, 2);
+    expect_verdict_everywhere(CONTROL_COMMIT, CANCELLED_CODE,
+                              "a task failed whose readers it was to keep");
+}
+END_TEST
+
 /* The names of its files may take more than one message. */
 START_TEST(a_task_goes_on_although_a_node_has_told_some_of_its_files_alone)
 {
@@ -548,6 +653,9 @@ int main(void)
     tcase_add_test(cases, a_reader_that_is_dealt_blocks_during_the_cut_is_in_it_as_it_was_restored);
     tcase_add_loop_test(
         cases, no_snapshot_is_written_if_a_task_with_kept_readers_fails_during_the_cut, 0, 2);
+    tcase_add_loop_test(cases,
+                        a_task_with_kept_readers_that_fails_tears_snapshots_of_its_tables_alone, 0,
+                        G_N_ELEMENTS(failures));
     tcase_add_test(cases, a_task_goes_on_although_a_node_has_told_some_of_its_files_alone);
     tcase_add_test(cases, a_lost_node_ends_the_snapshot_and_is_not_waited_for);
     tcase_add_test(cases, a_node_lost_after_the_manifest_does_not_undo_the_snapshot);
