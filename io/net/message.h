@@ -109,7 +109,8 @@ typedef struct {
  * number keys.first and so on. FEED_SLICED: a slice of rows ends, and the replica is to say so;
  * with a map. FEED_COPIED: the image ends; with a map. FEED_WHOLE: answers wait for it from here
  * on. FEED_GIVEN_UP: there was no memory to send the image; with a map. FEED_MADE: which rows the
- * next input makes, as places of 8 bytes (models/shard/shard_made.c). */
+ * next input makes, as places of 8 bytes (models/shard/shard_made.c). FEED_FAILS: a request of the
+ * next input that fails: a FedFailure and the reason, as bytes (models/shard/shard_failures.c). */
 #define FEED_COPY 254
 #define FEED_TASK 253
 #define FEED_HAD 252
@@ -118,6 +119,12 @@ typedef struct {
 #define FEED_GIVEN_UP 249
 #define FEED_SLICED 242
 #define FEED_MADE 241
+#define FEED_FAILS 240
+
+/* A ShardFailure without its reason. On the wire as in memory. */
+typedef struct {
+    uint64_t write, n_rows;
+} FedFailure;
 
 /* Likewise: a call of a handler that has come, and has not run or has failed: of the request's
  * worker, with the call's number as its sequence (engine/server/replicas/server_calls.c). The

@@ -36,7 +36,7 @@ CallTrace *call_trace_begin(const RubatoShard *shard, const HandlerCall *call)
     CallTrace *trace;
 
     if (G_LIKELY(place->find_stream == NULL) || call->number == 0 ||
-        call->ops->access != RUBATO_ACCESS_WRITES)
+        call->ops->access != RUBATO_ACCESS_WRITES || shard_lacks_ragged_rows(shard))
         return NULL;
     trace = g_new0(CallTrace, 1);
     trace->shard = (RubatoShard *)(uintptr_t)shard;

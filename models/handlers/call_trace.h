@@ -14,7 +14,8 @@
 
 typedef struct CallTrace CallTrace;
 
-/* NULL: there is no history, or the call only reads. (transfer full) */
+/* NULL: there is no history, the call only reads, or not all ragged rows of the shard have come:
+ * then nothing is known of what it changes. (transfer full) */
 CallTrace *call_trace_begin(const RubatoShard *shard, const HandlerCall *call);
 
 /* At most so many rows at once are given to the handler. */

@@ -4,6 +4,8 @@
  * against the rows when it takes effect. So an Add whose lengths do not agree changes no row of the
  * part.
  *
+ * A shard whose rows have not all come is told which requests fail (models/shard/shard_roles.h).
+ *
  * Rows and lengths of a request lie at any alignment.
  *
  * Thread: the shard's present owner. */
@@ -289,9 +291,23 @@ static void add_values(RubatoDtype dtype, unsigned char *values, const unsigned 
     }
 }
 
-static bool check_lengths(RubatoPart *part, const Given *given, GError **error)
+/* As the request of the primary, of which a shard is told. */
+static bool fail_as_told(const ShardFate *fate, GError **error)
 {
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_INVALID, fate->reason);
+    return false;
+}
+
+static bool check_lengths(RubatoPart *part, const Given *given, const ShardFate *fate,
+                          GError **error)
+{
+    GError *found = NULL;
     Rows rows;
+
+    if (fate->reason != NULL)
+        return fail_as_told(fate, error);
+    if (fate->is_told)
+        return true;
 
     for (begin_rows(&rows, part); next_rows(&rows, ABSENT_ROWS_STAY);)
         for (size_t i = 0; i < rows.n; i++) {
@@ -300,26 +316,36 @@ static bool check_lengths(RubatoPart *part, const Given *given, GError **error)
 
             if (bytes == given_bytes(given, rows.begin + i))
                 continue;
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
+            g_set_error(&found, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                         "an Add brings %u values for key %" G_GUINT64_FORMAT
                         ", whose row has %zu; nothing was added to its part",
                         length_at(given->lengths, rows.begin + i), rows.block[i],
                         bytes / given->value_bytes);
+            shard_note_failure(part->shard, 0, found->message);
+            g_propagate_error(error, found);
             return false;
         }
     return true;
 }
 
+/* Of a row that may be absent. */
+static bool has_other_length(const RaggedHeap *heap, const RaggedRow *row, size_t bytes)
+{
+    return row == NULL || ragged_heap_length(heap, *row) != bytes;
+}
+
 static bool run_add(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWriter *result,
                     GError **error)
 {
+    const RaggedHeap *const heap = part->shard->ragged;
     const RubatoDtype dtype = part->shard->spec->dtype;
+    const ShardFate fate = shard_begin_write(part->shard);
     const unsigned char *from;
     Given given;
     Rows rows;
 
     (void)result;
-    if (!begin_write(part, arguments, &given, error) || !check_lengths(part, &given, error))
+    if (!begin_write(part, arguments, &given, error) || !check_lengths(part, &given, &fate, error))
         return false;
     watch_rows(part);
     from = given.values;
@@ -327,8 +353,8 @@ static bool run_add(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWri
         for (size_t i = 0; i < rows.n; i++) {
             const size_t bytes = given_bytes(&given, rows.begin + i);
 
-            if (bytes > 0)
-                add_values(dtype, ragged_heap_bytes(part->shard->ragged, rows.rows[i]), from,
+            if (bytes > 0 && !(fate.is_told && has_other_length(heap, rows.rows[i], bytes)))
+                add_values(dtype, ragged_heap_bytes(heap, rows.rows[i]), from,
                            bytes / given.value_bytes);
             from += bytes;
         }
@@ -339,11 +365,13 @@ static bool run_add(RubatoPart *part, RubatoByteReader *arguments, RubatoByteWri
 /* A row becomes kept bytes of what it was and the given ones. False with an error, or without
  * memory; then the shard's alarm is set. */
 static bool write_row(RubatoPart *part, RubatoKey key, RaggedRow *row, size_t kept,
-                      const unsigned char *from, size_t n, GError **error)
+                      const unsigned char *from, size_t n, const ShardFate *fate, GError **error)
 {
     RaggedHeap *const heap = part->shard->ragged;
 
     if (n > RUBATO_RAGGED_MOST_ROW_BYTES - kept) {
+        if (fate->is_told)
+            return true;
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
                     "the row of key %" G_GUINT64_FORMAT " has %zu bytes, and %zu are appended; a "
                     "row may have %zu",
@@ -362,6 +390,7 @@ static bool write_row(RubatoPart *part, RubatoKey key, RaggedRow *row, size_t ke
 static bool write_rows(RubatoPart *part, RubatoByteReader *arguments, Write write, GError **error)
 {
     RaggedHeap *const heap = part->shard->ragged;
+    const ShardFate fate = shard_begin_write(part->shard);
     GError *found = NULL;
     const unsigned char *from;
     bool ok = true;
@@ -376,7 +405,11 @@ static bool write_rows(RubatoPart *part, RubatoByteReader *arguments, Write writ
             const size_t n = given_bytes(&given, rows.begin + i);
             const size_t kept = write == WRITE_APPEND ? ragged_heap_length(heap, *rows.rows[i]) : 0;
 
-            ok = write_row(part, rows.block[i], rows.rows[i], kept, from, n, &found);
+            ok = rows.begin + i == fate.n_rows
+                     ? fail_as_told(&fate, &found)
+                     : write_row(part, rows.block[i], rows.rows[i], kept, from, n, &fate, &found);
+            if (found != NULL)
+                shard_note_failure(part->shard, rows.begin + i, found->message);
             from += n;
         }
     ragged_heap_compact(heap);

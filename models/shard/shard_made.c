@@ -50,7 +50,7 @@ void shard_note_made(RubatoShard *shard, bool notes)
         shard_forget_made(shard);
 }
 
-bool shard_await_rows(RubatoShard *shard, bool awaits)
+bool shard_await_made(RubatoShard *shard, bool awaits)
 {
     shard_forget_made(shard);
     if (!awaits)

@@ -20,8 +20,9 @@
 
 #define BLOCK RUBATO_STORAGE_BLOCK
 
-typedef struct ShardLeaving ShardLeaving; /* shard_roles.c */
-typedef struct ShardMade ShardMade;       /* shard_made.c */
+typedef struct ShardLeaving ShardLeaving;   /* shard_roles.c */
+typedef struct ShardMade ShardMade;         /* shard_made.c */
+typedef struct ShardFailures ShardFailures; /* shard_failures.c */
 
 struct RubatoShard {
     /* immutable */
@@ -69,6 +70,8 @@ struct RubatoShard {
                             * NULL: no Get is to create any */
     ShardMade *made; /* of which rows another shard is told, or is to make; NULL: all that it can */
     bool by_place;   /* in the present input rows are made by shard_find_by_place */
+    ShardFailures *failures; /* of rows of different lengths: of which failures another shard is
+                              * told, or is told itself; NULL: of none */
 
     bool *alarm; /* set when a request fails for lack of memory */
     bool own_alarm;
@@ -119,11 +122,38 @@ void shard_clear_role(RubatoShard *shard);
 void shard_note_eviction(RubatoShard *shard, RubatoKey key);
 void shard_note_wanted(RubatoShard *shard, const RubatoKey *keys, size_t n, void *const *rows);
 
-/* shard_made.c: for shard_roles.c. Rows are made as ever again; the places of an input begin; they
- * end, also those of which it was told. */
+/* shard_made.c: for shard_roles.c. Whether a shard that leads notes which rows it makes; whether
+ * one that follows is told. Rows are made as ever again; the places of an input begin; they end,
+ * also those of which it was told. */
+void shard_note_made(RubatoShard *shard, bool notes);
+bool shard_await_made(RubatoShard *shard, bool awaits);
 void shard_forget_made(RubatoShard *shard);
 void shard_begin_places(RubatoShard *shard);
 void shard_end_places(RubatoShard *shard);
+
+/* shard_failures.c: for shard_roles.c. Failures are noted, or told, from now on, or no longer; an
+ * input begins; it ends. */
+void shard_open_failures(RubatoShard *shard);
+void shard_close_failures(RubatoShard *shard);
+void shard_begin_failures(RubatoShard *shard);
+void shard_end_failures(RubatoShard *shard);
+
+/* What a request that writes ragged rows is to do, as far as the shard is told. */
+typedef struct {
+    bool is_told;       /* what does not fit a row is left out, without a failure */
+    uint64_t n_rows;    /* it fails behind so many rows; UINT64_MAX: it is not told to fail */
+    const char *reason; /* then; the shard's */
+} ShardFate;
+
+/* Whether some of the rows, which have different lengths, are still to come. */
+static inline bool shard_lacks_ragged_rows(const RubatoShard *shard)
+{
+    return shard->failures != NULL && shard->role == SHARD_FOLLOWS;
+}
+
+/* Such a request begins; it has failed behind so many rows. */
+ShardFate shard_begin_write(RubatoShard *shard);
+void shard_note_failure(RubatoShard *shard, uint64_t n_rows, const char *reason);
 
 /* Whether a bounded storage tells what it evicts follows from who wants to know. */
 void shard_hear_evictions(RubatoShard *shard);

@@ -18,6 +18,7 @@ void shard_clear_role(RubatoShard *shard)
     g_clear_pointer(&shard->leaving, g_free);
     g_clear_pointer(&shard->wanted, g_array_unref);
     shard_forget_made(shard);
+    shard_close_failures(shard);
 }
 
 static uint64_t count_made(const RubatoShard *shard)
@@ -65,19 +66,45 @@ bool shard_tells_evictions(const RubatoShard *shard)
     return shard->leaving != NULL && shard->role == SHARD_LEADS;
 }
 
+bool shard_tells_more(const RubatoShard *shard)
+{
+    return shard_chooses_rows(shard) || shard->ragged != NULL;
+}
+
+void shard_note_more(RubatoShard *shard, bool notes)
+{
+    if (shard->ragged == NULL)
+        shard_note_made(shard, notes && shard_chooses_rows(shard));
+    else if (notes)
+        shard_open_failures(shard);
+    else
+        shard_close_failures(shard);
+}
+
+bool shard_await_rows(RubatoShard *shard, bool awaits)
+{
+    if (shard->ragged == NULL)
+        return shard_await_made(shard, awaits);
+    shard_note_more(shard, awaits);
+    return true;
+}
+
 void shard_end_input(RubatoShard *shard)
 {
     shard->by_place = false;
+    shard_end_failures(shard);
 }
 
 bool shard_goes_first(const RubatoShard *shard)
 {
-    return shard_tells_evictions(shard) || (shard->made != NULL && shard->role == SHARD_LEADS);
+    return shard_tells_evictions(shard) ||
+           ((shard->made != NULL || shard->failures != NULL) && shard->role == SHARD_LEADS);
 }
 
 void shard_begin_input(RubatoShard *shard)
 {
     shard_begin_places(shard);
+    shard_begin_failures(shard);
     if (shard->leaving == NULL)
         return;
     shard->leaving->n_made = shard->bounded->n_made(shard->storage);
@@ -110,6 +137,7 @@ bool shard_expect_evictions(RubatoShard *shard, const ShardEviction *evictions, 
 void shard_begin_told_input(RubatoShard *shard)
 {
     shard->by_place = shard->made != NULL;
+    shard_begin_failures(shard);
     if (shard->leaving != NULL)
         shard->leaving->n_made = shard->bounded->n_made(shard->storage);
 }
@@ -117,6 +145,7 @@ void shard_begin_told_input(RubatoShard *shard)
 void shard_end_told_input(RubatoShard *shard)
 {
     shard_end_places(shard);
+    shard_end_failures(shard);
     if (shard->leaving == NULL)
         return;
     shard->leaving->n_taken = 0;

@@ -18,6 +18,9 @@
  * leaves all others out: these are absent in the primary, too, or have not come. So each row that
  * it has is that of the primary, after each input, and it evicts for the same rows.
  *
+ * A request that writes ragged rows may fail by what they are. So such a replica is told which ones
+ * fail, and where (shard_failures.c).
+ *
  * Rows that Gets create. A replica gets no Gets. So a Get of a primary's shard creates nothing; it
  * reads initial values, and notes the key. The server then has the rows made by an input.
  *
@@ -46,11 +49,24 @@ void shard_set_role(RubatoShard *shard, ShardRole role);
 /* Whether inputs may evict rows of which replicas must be told. */
 bool shard_tells_evictions(const RubatoShard *shard);
 
-/* Whether a replica that does not have all rows yet must be told which ones inputs make. */
+/* As it is told. */
+typedef struct {
+    uint64_t write;     /* the number of the request among those of the input, from 1 on */
+    uint64_t n_rows;    /* of its rows that it had written before */
+    const char *reason; /* of at most SHARD_FAILURE_MOST_BYTES */
+} ShardFailure;
+
+#define SHARD_FAILURE_MOST_BYTES ((size_t)1000)
+
+/* Whether it depends on other rows which ones an input makes; then a replica that does not have all
+ * rows yet must be told which ones these are. */
 bool shard_chooses_rows(const RubatoShard *shard);
 
-/* Of a shard that leads and chooses rows: whether it notes which ones inputs make. */
-void shard_note_made(RubatoShard *shard, bool notes);
+/* Whether such a replica must be told that, or which requests fail. */
+bool shard_tells_more(const RubatoShard *shard);
+
+/* Of a shard that leads and tells more: whether it notes what is told. */
+void shard_note_more(RubatoShard *shard, bool notes);
 
 /* Whether replicas get an input only when this shard has handled it. */
 bool shard_goes_first(const RubatoShard *shard);
@@ -63,13 +79,19 @@ void shard_end_input(RubatoShard *shard);
  * their order. */
 const uint64_t *shard_made(const RubatoShard *shard, size_t *n);
 
-/* Of a shard that follows and chooses rows: whether some of its rows are still to come. False:
+/* Likewise: the requests that have failed. */
+const ShardFailure *shard_failures(const RubatoShard *shard, size_t *n);
+
+/* Of a shard that follows and is told more: whether some of its rows are still to come. False:
  * there is no memory. */
 bool shard_await_rows(RubatoShard *shard, bool awaits);
 
 /* Of a shard that awaits rows, before an input: the next places in their order. False: it awaits
  * none. */
 bool shard_expect_made(RubatoShard *shard, const uint64_t *places, size_t n);
+
+/* Likewise: the next request that fails. Copies the reason. */
+bool shard_expect_failure(RubatoShard *shard, const ShardFailure *failure);
 
 /* Of a shard that leads, after an input: the rows that it evicted. */
 const ShardEviction *shard_evictions(const RubatoShard *shard, size_t *n);

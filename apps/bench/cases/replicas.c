@@ -67,5 +67,7 @@ const BenchCase bench_replica_cases[] = {
     REPLICA_COPY("replica-copy-admitted", true,
                  "hashed rows of 256 MB, of a table that admits keys", 4 * MILLION,
                  .storage = "hash", .width = 16, .admit = "probability", .admit_probability = 1),
+    REPLICA_COPY("replica-copy-ragged", true, "ragged rows of 256 MB", 2 * MILLION,
+                 .storage = "hash", .shape = RUBATO_SHAPE_RAGGED),
     { 0 },
 };

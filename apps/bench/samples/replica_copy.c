@@ -31,14 +31,24 @@ static void *drain(void *user_data)
 }
 
 /* A Get of some keys and an Add to them. */
+static bool get_and_add(Bench *bench, const RubatoKey *keys, size_t n_keys, GError **error)
+{
+    if (bench->ragged != NULL)
+        return rubato_ragged_table_get_into(bench->ragged, keys, n_keys, bench->lengths,
+                                            bench->values, n_keys * BENCH_RAGGED_MOST_LENGTH,
+                                            error) &&
+               rubato_ragged_table_add(bench->ragged, keys, n_keys, bench->lengths, bench->values,
+                                       error);
+    return rubato_kv_table_get(bench->table, keys, n_keys, bench->values, error) &&
+           rubato_kv_table_add(bench->table, keys, n_keys, bench->values, error);
+}
+
 static bool request(Bench *bench, Requests *requests, GError **error)
 {
     const RubatoKey *const keys = bench_next_keys(bench);
-    const size_t n_keys = bench->what->n_keys;
     const double began = bench_now();
 
-    if (!rubato_kv_table_get(bench->table, keys, n_keys, bench->values, error) ||
-        !rubato_kv_table_add(bench->table, keys, n_keys, bench->values, error))
+    if (!get_and_add(bench, keys, bench->what->n_keys, error))
         return false;
 
     const double seconds = bench_now() - began;

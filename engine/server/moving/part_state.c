@@ -17,6 +17,9 @@
 /* So many keys of rows of different lengths are read at a time. */
 #define RAGGED_KEYS ((size_t)1024)
 
+/* Beside its values a row has a key and a length. */
+#define RAGGED_ROW_BYTES (sizeof(RubatoKey) + sizeof(uint32_t))
+
 static bool is_ragged(const PartState *state)
 {
     return shard_spec(state->shard)->shape == RUBATO_SHAPE_RAGGED;
@@ -112,24 +115,40 @@ static RubatoKeys some_keys(const RubatoKeys *keys, size_t begin, size_t n)
                          .n = n };
 }
 
-/* Sends rows of about PART_STATE_BLOCK_BYTES at a time, and one row at least. */
-static bool send_ragged_rows(const PartState *state, const RubatoKeys *keys, GError **error)
+/* Sends the first ones of these rows, until they have *n_bytes, and one row at least: about
+ * PART_STATE_BLOCK_BYTES of them at a time. *n_bytes: what is left of it. */
+static bool send_some_ragged(const PartState *state, const RubatoKeys *keys, size_t *n_bytes,
+                             size_t *n_sent, GError **error)
 {
     const size_t value_bytes = rubato_dtype_size(shard_spec(state->shard)->dtype);
     HandlerAnswer lengths;
     bool ok = ask_here(state, "ragged.lengths", keys, &lengths) ||
               state->assign(state->user, keys, NULL, error);
+    size_t end = 0;
 
-    for (size_t begin = 0, i = 0; lengths.bytes != NULL && begin < keys->n && ok; begin = i) {
-        for (size_t n_bytes = 0; i < keys->n && n_bytes < PART_STATE_BLOCK_BYTES; i++)
-            n_bytes += value_bytes * ((const uint32_t *)lengths.bytes)[i];
+    for (size_t begin = 0; lengths.bytes != NULL && end<keys->n && * n_bytes> 0 && ok;
+         begin = end) {
+        const size_t most = MIN(*n_bytes, PART_STATE_BLOCK_BYTES);
+        size_t n = 0;
 
-        const RubatoKeys some = some_keys(keys, begin, i - begin);
+        for (; end < keys->n && n < most; end++)
+            n += RAGGED_ROW_BYTES + value_bytes * ((const uint32_t *)lengths.bytes)[end];
+
+        const RubatoKeys some = some_keys(keys, begin, end - begin);
 
         ok = assign_there(state, &some, error);
+        *n_bytes -= MIN(*n_bytes, n);
     }
     handler_answer_clear(&lengths);
+    *n_sent = end;
     return ok;
+}
+
+static bool send_ragged_rows(const PartState *state, const RubatoKeys *keys, GError **error)
+{
+    size_t n_bytes = SIZE_MAX, n_sent;
+
+    return send_some_ragged(state, keys, &n_bytes, &n_sent, error);
 }
 
 static bool send_n_writes(const PartState *state, GError **error)
@@ -241,8 +260,7 @@ bool part_state_has_slices(const RubatoShard *shard)
 {
     const RubatoTableSpec *const spec = shard_spec(shard);
 
-    return spec->shape != RUBATO_SHAPE_RAGGED &&
-           (rubato_table_spec_holds_range(spec) || shard_can_walk(shard));
+    return rubato_table_spec_holds_range(spec) || shard_can_walk(shard);
 }
 
 bool part_state_send_first(const PartState *state, GError **error)
@@ -252,7 +270,8 @@ bool part_state_send_first(const PartState *state, GError **error)
 
 bool part_state_send_last(const PartState *state, GError **error)
 {
-    return send_admission(state, error) && send_counts(state, error);
+    return send_admission(state, error) && (!is_ragged(state) || send_n_writes(state, error)) &&
+           send_counts(state, error);
 }
 
 void part_slice_clear(PartSlice *slice)
@@ -304,16 +323,48 @@ static RubatoKeys next_found(const PartState *state, PartSlice *slice, size_t n)
                                   : n_found };
 }
 
+static RubatoKeys next_rows(const PartState *state, PartSlice *slice, size_t n)
+{
+    return rubato_table_spec_holds_range(shard_spec(state->shard)) ? next_of_range(state, slice, n)
+                                                                   : next_found(state, slice, n);
+}
+
+/* The last n of the rows before are to be sent, too. */
+static void go_back(const PartState *state, PartSlice *slice, size_t n)
+{
+    if (n == 0)
+        return;
+    slice->at_end = false;
+    if (rubato_table_spec_holds_range(shard_spec(state->shard)))
+        slice->next -= n;
+    else
+        slice->n_sent -= (guint)n;
+}
+
+/* How many rows fit is seen when their lengths are known. */
+static bool send_ragged_slice(const PartState *state, PartSlice *slice, size_t n_bytes,
+                              GError **error)
+{
+    while (n_bytes > 0 && !slice->at_end) {
+        const RubatoKeys keys = next_rows(state, slice, state->most);
+        size_t n_sent = 0;
+
+        if (keys.n > 0 && !send_some_ragged(state, &keys, &n_bytes, &n_sent, error))
+            return false;
+        go_back(state, slice, keys.n - n_sent);
+    }
+    return true;
+}
+
 bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes, GError **error)
 {
-    const bool is_range = rubato_table_spec_holds_range(shard_spec(state->shard));
     const size_t row_bytes = MAX(1, state->row_bytes + state->state_bytes);
     size_t n_left = MAX(1, n_bytes / row_bytes);
 
+    if (is_ragged(state))
+        return send_ragged_slice(state, slice, n_bytes, error);
     while (n_left > 0 && !slice->at_end) {
-        const size_t most = MIN(n_left, state->most);
-        const RubatoKeys keys =
-            is_range ? next_of_range(state, slice, most) : next_found(state, slice, most);
+        const RubatoKeys keys = next_rows(state, slice, MIN(n_left, state->most));
 
         if (keys.n > 0 && !send_rows_of(state, &keys, error))
             return false;

@@ -42,9 +42,9 @@ void part_state_clear(PartState *state);
 /* Whether rows can be sent in slices, between which requests are handled: each request that changes
  * rows goes to the other part, too, behind the slices before it. There it may come to a row that
  * has not been sent, and makes something else of it; that is over when the row comes. Where it
- * depends on other rows which ones are there, and whether a row is sent at all, the other part has
- * to be told which rows a request makes (shard_chooses_rows). No handler may run until all rows
- * have been sent; so rows of different lengths are not sent in slices. */
+ * depends on other rows which ones are there, and whether a row is sent at all, or whether a
+ * request fails, the other part has to be told what a request does (shard_tells_more). No handler
+ * may run until all rows have been sent, except requests to rows of different lengths. */
 bool part_state_has_slices(const RubatoShard *shard);
 
 /* Which rows have been sent. All zero at first. */
@@ -58,8 +58,8 @@ typedef struct {
 
 void part_slice_clear(PartSlice *slice);
 
-/* In three steps: what comes before rows; the next rows, of about so many bytes; what comes behind
- * them. False: `send` has failed. */
+/* In three steps: what comes before rows; the next rows, of about so many bytes, and one row at
+ * least; what comes behind them. False: `send` has failed. */
 bool part_state_send_first(const PartState *state, GError **error);
 bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes,
                            GError **error);

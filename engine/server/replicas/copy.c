@@ -11,6 +11,7 @@
 #include "engine/server/request_ops.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"
+#include "models/ragged/ragged.h"
 
 static void push(Copy *copy, Message *piece, uint8_t kind)
 {
@@ -133,7 +134,7 @@ static void copy_losses(Copy *copy, const Binding *binding, const RubatoModel *o
 
 static void copy_kept_call(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
 {
-    copy->keeps_calls = true;
+    copy->keeps_calls = copy->keeps_calls || !ragged_is_request(kept->handler_call->ops);
     copy->is_starved = !server_push_kept_call(epoch, kept, push_of_call, copy) || copy->is_starved;
     model_call(fresh, kept);
     (void)model_take_answered(fresh); /* the request itself, if it has been answered before */

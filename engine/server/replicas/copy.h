@@ -13,7 +13,7 @@ typedef struct {
     FedPart *fed;
     uint32_t to;      /* a server's number */
     size_t n_bytes;   /* of what was sent */
-    bool keeps_calls; /* a model keeps calls of handlers, which will run on the part's rows */
+    bool keeps_calls; /* a model keeps calls of handlers, which may look at any row when they run */
     bool is_starved;  /* there was no memory to send a piece: no more are sent */
 } Copy;
 

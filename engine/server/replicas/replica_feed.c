@@ -46,7 +46,7 @@ bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made,
         &(FedReplica){ .server = server, .made = made, .most_behind_bytes = most_behind_bytes });
 }
 
-void replica_feed_tell_made(ReplicaFeed *feed, uint32_t server, bool is_told)
+void replica_feed_tell_more(ReplicaFeed *feed, uint32_t server, bool is_told)
 {
     find_replica(feed, server)->is_told = is_told;
 }

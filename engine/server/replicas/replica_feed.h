@@ -29,7 +29,7 @@ typedef struct {
                       * first one */
     bool counts;     /* answers wait for it. false: it is being made */
     bool is_whole;   /* of one that is made: it knows that it counts, and can become a primary */
-    bool is_told;    /* of one that is made: it is told which rows inputs make */
+    bool is_told;    /* of one that is made: it is told what inputs do (shard_tells_more) */
     uint64_t has;    /* its position: inputs up to this number */
     /* until it counts: the bytes of inputs that have been passed on behind what it is known to have
      * had, and of how many nobody waits for it */
@@ -67,9 +67,9 @@ bool replica_feed_add_copy(ReplicaFeed *feed, uint32_t server, uint32_t made,
 void replica_feed_send_slice(ReplicaFeed *feed, uint32_t server);
 HeldAnswer *replica_feed_hears_slice(ReplicaFeed *feed, uint32_t server, uint32_t made);
 
-/* The replica is told from now on which rows inputs make, or no longer. The second function returns
- * the one that is told, or NULL: a server makes one replica at a time. */
-void replica_feed_tell_made(ReplicaFeed *feed, uint32_t server, bool is_told);
+/* The replica is told from now on what inputs do (shard_tells_more), or no longer. The second
+ * function returns the one that is told, or NULL: a server makes one replica at a time. */
+void replica_feed_tell_more(ReplicaFeed *feed, uint32_t server, bool is_told);
 const FedReplica *replica_feed_find_told(const ReplicaFeed *feed);
 
 /* NULL: there is none of that server and map. */

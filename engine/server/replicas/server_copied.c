@@ -41,6 +41,7 @@ static void drop_image(Replica *replica)
     replica->stage = REPLICA_GIVEN_UP;
     for (guint i = replica->models->len; i-- > 0;)
         replica_end_task(replica, g_array_index(replica->models, ReplicaModel, i).epoch);
+    replica_drop_call(replica);
     g_clear_pointer(&replica->shard, shard_free);
 }
 
@@ -55,12 +56,12 @@ static void give_up(Server *server, Replica *replica)
     drop_image(replica);
 }
 
-/* Inputs that come before all rows have come make the rows of which it is told. */
+/* Inputs that come before all rows have come make the rows of which it is told, and fail so. */
 static void begin_image(Server *server, Replica *replica, uint64_t n_inputs)
 {
     replica->stage = REPLICA_COMING;
     replica->position = n_inputs;
-    if (!shard_chooses_rows(replica->shard) || shard_await_rows(replica->shard, true))
+    if (!shard_tells_more(replica->shard) || shard_await_rows(replica->shard, true))
         return;
     server->starved = true;
     give_up(server, replica);
@@ -181,6 +182,24 @@ static bool apply_request(Server *server, Replica *replica, Message *message)
     return true;
 }
 
+/* A request of the next input fails. False: it makes no sense. */
+static bool expect_failure(const Replica *replica, const Message *message)
+{
+    const size_t n = message->request.keys.n;
+    const char *const bytes = message->request.input;
+    FedFailure failure;
+
+    if (!replica_has_words(message, 1) || n < sizeof failure ||
+        n > sizeof failure + SHARD_FAILURE_MOST_BYTES)
+        return false;
+    memcpy(&failure, bytes, sizeof failure);
+    g_autofree char *some = g_strndup(bytes + sizeof failure, n - sizeof failure);
+    g_autofree char *reason = g_utf8_make_valid(some, -1);
+
+    return shard_expect_failure(replica->shard,
+                                &(ShardFailure){ failure.write, failure.n_rows, reason });
+}
+
 /* What comes without a number, from the primary. */
 static void take_piece(Server *server, Replica *replica, Message *message)
 {
@@ -201,6 +220,8 @@ static void take_piece(Server *server, Replica *replica, Message *message)
     } else if (is_coming && message->fed_kind == FEED_MADE) {
         makes_sense = replica_has_words(message, sizeof(uint64_t)) &&
                       shard_expect_made(replica->shard, request->input, request->keys.n);
+    } else if (is_coming && message->fed_kind == FEED_FAILS) {
+        makes_sense = expect_failure(replica, message);
     } else if (is_coming && message->fed_kind == FEED_COPIED) {
         (void)shard_await_rows(replica->shard, false);
         replica->stage = REPLICA_FOLLOWS;

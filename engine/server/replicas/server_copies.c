@@ -14,12 +14,14 @@
  * not all keys are admitted, what came of it could stay: a row that leaves the primary before it is
  * sent never comes. There the replica is told which rows each input makes, in front of the input
  * (models/shard/shard_roles.h): it makes these, and changes those that it has. So after each input,
- * each of its rows is that of the primary. Three orders keep this true. The image begins, and a
- * slice is read, between two inputs. What is told, the input and the slices go the same way, in
- * this order. What admits keys comes behind all rows: the replica asks nothing until then.
+ * each of its rows is that of the primary. Likewise it is told which requests to ragged rows fail.
+ * Three orders keep this true. The image begins, and a slice is read, between two inputs. What is
+ * told, the input and the slices go the same way, in this order. What admits keys comes behind all
+ * rows: the replica asks nothing until then.
  *
  * Tables that have no slices (part_state.h) send all rows within the first call. A handler that
- * writes may look at any row. So all rows are sent before it runs, within one call, too.
+ * writes may look at any row. So all rows are sent before it runs, within one call, too. Requests
+ * to ragged rows look at their own alone.
  *
  * No answer waits for the replica yet. Its first position says that it has the image. Then answers
  * wait for it; and FEED_WHOLE tells it so, behind all that was acknowledged or shown without it. A
@@ -174,7 +176,7 @@ static bool push_slice(Copy *copy, const Order *order, size_t n_bytes)
     if (!ok)
         return false;
     if (slice->at_end) {
-        replica_feed_tell_made(&copy->fed->feed, order->server, false);
+        replica_feed_tell_more(&copy->fed->feed, order->server, false);
         return push_end(copy, order);
     }
     copy_push_mark(copy, order->map, FEED_SLICED);
@@ -196,7 +198,7 @@ static bool push_begin(Copy *copy, const Order *order)
         return false;
     if (server->copies->slice.at_end)
         return push_end(copy, order);
-    replica_feed_tell_made(feed, order->server, shard_chooses_rows(shard));
+    replica_feed_tell_more(feed, order->server, shard_tells_more(shard));
     return push_slice(copy, order, slice_bytes(server));
 }
 
@@ -235,7 +237,9 @@ void server_end_slices(Server *server, uint32_t table, uint32_t part)
     if (copies == NULL || !copies->is_under_way || copies->slice.at_end)
         return;
     order = &g_array_index(copies->orders, Order, copies->next);
-    if (order->table == table && order->part == part && find_copy(server, order) != NULL)
+    if (order->table != table || order->part != part || find_copy(server, order) == NULL)
+        return;
+    if (shard_spec(server_find_shard(server, table, part))->shape != RUBATO_SHAPE_RAGGED)
         (void)go_on(server, order, SIZE_MAX);
 }
 

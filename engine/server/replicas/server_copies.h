@@ -15,7 +15,8 @@ void server_order_copies(Server *server, const PartPlace *place);
  * has ended. To be called after what may bring that about. */
 void server_make_copies(Server *server);
 
-/* A handler is about to write to the part: if this is copied, sends what is left of its rows. */
+/* A handler is about to write to the part: if this is copied, sends what is left of its rows,
+ * unless they are ragged. */
 void server_end_slices(Server *server, uint32_t table, uint32_t part);
 
 /* Makes no more of them. Replicas that are half made are dropped with the next map. */

@@ -19,6 +19,9 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/replicas/server_feed.h"
+
+#include <string.h>
+
 #include "engine/server/request_ops.h"
 #include "io/net/network/network.h"
 
@@ -290,8 +293,19 @@ static void pass_on_words(Server *server, FedPart *fed, const void *words, size_
     }
 }
 
-/* One that does not have all rows yet hears alone, and without a number, which rows an input makes.
- * It may have been dropped since the input began. */
+/* To one that does not have all rows yet, alone, and without a number. It may have been dropped
+ * since the input began. */
+static void tell_more(Server *server, FedPart *fed, Message *message, uint8_t kind)
+{
+    const size_t n_bytes = server_input_bytes(message);
+
+    for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
+        if (fed->feed.replicas[i].is_told) {
+            replica_feed_note_bytes(&fed->feed, i, n_bytes);
+            server_push_input(server, fed, fed->feed.replicas[i].server, message, kind);
+        }
+}
+
 static void tell_made(Server *server, FedPart *fed, const RubatoShard *shard)
 {
     const size_t most = post_office_max_keys(sizeof(uint64_t));
@@ -302,23 +316,37 @@ static void tell_made(Server *server, FedPart *fed, const RubatoShard *shard)
         Message message = { .row_bytes = sizeof *places,
                             .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
                                          .input = places + begin } };
-        const size_t n_bytes = server_input_bytes(&message);
 
-        for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
-            if (fed->feed.replicas[i].is_told) {
-                replica_feed_note_bytes(&fed->feed, i, n_bytes);
-                server_push_input(server, fed, fed->feed.replicas[i].server, &message, FEED_MADE);
-            }
+        tell_more(server, fed, &message, FEED_MADE);
     }
 }
 
-/* Replicas hear first which rows an input evicts, or makes. So the primary of a table that evicts
- * rows, or of one that chooses rows while a replica is made, has handled an input before it passes
- * it on. */
+static void tell_failures(Server *server, FedPart *fed, const RubatoShard *shard)
+{
+    size_t n;
+    const ShardFailure *const failures = shard_failures(shard, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        const FedFailure failure = { failures[i].write, failures[i].n_rows };
+        const size_t n_all = strlen(failures[i].reason);
+        const size_t n_reason = MIN(n_all, SHARD_FAILURE_MOST_BYTES);
+        g_autoptr(GByteArray) bytes = g_byte_array_new();
+        Message message = { .row_bytes = 1 };
+
+        g_byte_array_append(bytes, (const guint8 *)&failure, sizeof failure);
+        g_byte_array_append(bytes, (const guint8 *)failures[i].reason, (guint)n_reason);
+        message.request = (RubatoRequest){ .keys = { .n = bytes->len }, .input = bytes->data };
+        tell_more(server, fed, &message, FEED_FAILS);
+    }
+}
+
+/* Replicas hear first which rows an input evicts, or makes, or that it fails. So the primary of a
+ * table that evicts rows, or of one that tells more while a replica is made, has handled an input
+ * before it passes it on. */
 void server_begin_input(Server *server, FedPart *fed, RubatoShard *shard, Message *input,
                         MessageKind kind)
 {
-    shard_note_made(shard, G_UNLIKELY(replica_feed_find_told(&fed->feed) != NULL));
+    shard_note_more(shard, G_UNLIKELY(replica_feed_find_told(&fed->feed) != NULL));
     if (G_UNLIKELY(shard_goes_first(shard)))
         shard_begin_input(shard);
     else
@@ -335,6 +363,7 @@ void server_end_input(Server *server, FedPart *fed, RubatoShard *shard, Message 
         return;
     shard_end_input(shard);
     tell_made(server, fed, shard);
+    tell_failures(server, fed, shard);
     evictions = shard_evictions(shard, &n);
     pass_on_words(server, fed, evictions, n, sizeof *evictions, FEED_EVICTED);
     server_pass_on(server, fed, input, kind);

@@ -112,13 +112,12 @@ static bool can_be(const RequestOps *ops, bool in_task)
 }
 
 /* Whether pieces of a call of a handler, the next one among them, can be an input. */
-static bool take_call_piece(const Server *server, Replica *replica, const Message *message)
+static bool take_call_piece(Server *server, Replica *replica, const Message *message)
 {
     const FedCallState state = replica_take_call_piece(replica, message);
 
-    if (state == FED_CALL_NO_MEMORY)
-        g_error("server %u: no memory for an input of a replica; the node ends here",
-                server->number);
+    server->starved = server->starved || state == FED_CALL_NO_MEMORY;
+    end_if_starved(server, replica, "an input of a replica");
     return state == FED_CALL_GOES_ON ? message->sequence == 0
                                      : state == FED_CALL_WHOLE && message->sequence != 0 &&
                                            replica_can_run_call(replica, message);
@@ -181,7 +180,10 @@ static bool check_input(Server *server, Replica *replica, Message *message,
         return false;
     }
     if (kind == MESSAGE_HANDLER && !take_call_piece(server, replica, message)) {
-        server_refuse(server, message, "a piece of a call of a handler that makes no sense");
+        if (server->starved)
+            server_answer(server, message, CALL_OK); /* the replica is given up */
+        else
+            server_refuse(server, message, "a piece of a call of a handler that makes no sense");
         return false;
     }
     return true;

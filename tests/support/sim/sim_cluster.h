@@ -139,6 +139,10 @@ static inline bool sim_table_admits(const SimScenario *scenario, const SimTable 
 #define SIM_UNREAD_KEY (UINT64_C(1) << 40)
 #define SIM_UNREAD_KEYS 1000
 
+/* So few of these keys have lists in a table of ragged rows, so that values are often appended to
+ * one that is there. */
+#define SIM_UNREAD_LISTS 30
+
 /* The cluster and the tables of a seed. Its only fault: one node hears nothing from the
  * scheduler's node for three timeouts. */
 void sim_scenario_draw_deaf(SimScenario *scenario, uint64_t seed);
@@ -304,6 +308,9 @@ bool sim_ragged_get(RubatoWorker *worker, RubatoRaggedTable *table, const SimRag
                     int64_t *rows, GError **error);
 bool sim_ragged_add(RubatoRaggedTable *table, const SimRaggedCall *call, const int64_t *deltas,
                     GError **error);
+
+/* Appends some values, which depend on the number, to a list that nobody reads. */
+bool sim_ragged_append(RubatoRaggedTable *table, uint64_t list, uint64_t number, GError **error);
 
 /* ---- sim_cuts.c ---- */
 

@@ -124,3 +124,14 @@ bool sim_ragged_add(RubatoRaggedTable *table, const SimRaggedCall *call, const i
                                                &call->options, error) != 0
                : rubato_ragged_table_add(table, call->keys, call->n, lengths, deltas, error);
 }
+
+bool sim_ragged_append(RubatoRaggedTable *table, uint64_t list, uint64_t number, GError **error)
+{
+    const RubatoKey key = SIM_UNREAD_KEY + list;
+    int64_t values[20];
+    const uint32_t length = 1 + (uint32_t)(number / SIM_UNREAD_LISTS % G_N_ELEMENTS(values));
+
+    for (uint32_t i = 0; i < length; i++)
+        values[i] = (int64_t)(number + i);
+    return rubato_ragged_table_append(table, &key, 1, &length, values, error);
+}

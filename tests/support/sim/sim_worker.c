@@ -273,14 +273,17 @@ static bool ask(Self *self, Opened *table, GError **error)
 
 /* ---- Adds ---- */
 
-/* Of a table that admits keys: makes a row that nobody reads, at any time of the run. So replicas
- * that are made must be told of it; they are compared with their primaries. */
+/* Of a table that admits keys, or of ragged rows: makes a row that nobody reads, at any time of the
+ * run. So replicas that are made must be told of it, or get such rows in slices; they are compared
+ * with their primaries. */
 static bool add_unread(const Self *self, const Opened *table, RubatoKey key, GError **error)
 {
     const uint64_t mixed = rubato_mix64(key << 32 | table->clock << 8 | self->rank);
     const RubatoKey unread = SIM_UNREAD_KEY + mixed % SIM_UNREAD_KEYS;
     g_autofree int64_t *delta = g_new0(int64_t, self->job->scenario->n_workers);
 
+    if (table->spec->handle == SIM_HANDLE_RAGGED && table->spec->is_hash)
+        return sim_ragged_append(table->ragged, unread % SIM_UNREAD_LISTS, mixed, error);
     if (!sim_table_admits(self->job->scenario, table->spec))
         return true;
     delta[self->rank] = 1;
