@@ -10,6 +10,10 @@
  * are numbered from 1. The log is for the properties, and for what a new primary passes on; the state is `had` and
  * `clocked`.
  *
+ * Where node 0 is drained, the scheduler first has the primary make a replica on each node that has none, from an
+ * image, while inputs go on; then it hands the part over to one of the replicas. Both go on after losses, whenever
+ * these come. A part that moves by itself does the same.
+ *
  * What is shown, in every order of steps:
  * - no Add is applied twice, or before an earlier one of its worker;
  * - no Add is lost that was acknowledged, or that a Get has shown to a live worker;
@@ -17,12 +21,14 @@
  * - a live worker's Get sees all Adds that were acknowledged when it began: no deposed primary answers it;
  * - a clock counts only once every Add before it has come;
  * - replicas have the same inputs in the same order;
- * - whatever is lost, the workers that live come to their end, or the run ends because the part is lost.
+ * - whatever is lost, the workers that live come to their end, or the run ends because the part is lost;
+ * - a node that is drained has nothing of the part in the end, unless it is lost, or both others are.
  *
  * The environment says which case is explored (see tests/spin/test_replication_model.sh), and which guard is
  * left out. So one program does for all. */
 #define NODES 3
-#define MOST 8 /* inputs of the part: all Adds and clocks */
+#define MOST 8 /* inputs of the part: all Adds and clocks, and the last one of each hand-over */
+#define NUMBERS 9
 #define NONE 255
 
 /* The case. */
@@ -30,6 +36,8 @@ hidden byte replicas, losses;
 hidden byte adds[NODES];
 hidden byte with_clock, with_get; /* worker 2 does so */
 hidden byte without;              /* the guard that is left out */
+hidden byte drains;               /* node 0 is drained, */
+hidden byte copies;               /* and replicas are made for that, and after losses */
 hidden byte with_news; /* nodes hear of a loss before they have done what was ordered for an earlier one */
 
 #define DEDUPE 1       /* a primary drops what it has had */
@@ -41,11 +49,21 @@ hidden byte with_news; /* nodes hear of a loss before they have done what was or
 #define CLOCK_NUMBER 7 /* a clock counts if it was told by the primary's map */
 #define RESEND 8       /* workers send again what was not acknowledged */
 #define ALL_CLOSED 9   /* a primary begins when every live node has closed its map */
+#define FENCES 10      /* CLOSE waits until the primary that is to leave has had what was sent to it */
+#define SETTLES 11     /* another one begins when all replicas have the last input of the one that leaves */
+#define LEAVES 12      /* who has handed the part over answers no Get */
+#define ALL_PROMOTED 13 /* nodes open their maps when the old primary has left the part, too */
+#define LEFT 14        /* what its node has not answered is sent again if that node is lost then */
+#define WHOLE_FIRST 15 /* a replica that is made is listed when it knows that it counts */
+#define FORGETS 16     /* one that is not listed is dropped before another CLOSE */
 
-mtype = { ADD, GET, ACK, ROWS, FEED, HAS, CLOCK };
-mtype = { CLOSE, PROMOTE, OPEN, CLOSED, PROMOTED };
+mtype = { ADD, GET, ACK, ROWS, FEED, HAS, CLOCK, MOVED, IMAGE, WHOLE, HEARD };
+mtype = { CLOSE, PROMOTE, OPEN, CLOSED, PROMOTED, OPENED };
+mtype = { EXPECT, EXPECTED, COPY, COPIED, SETTLE, SETTLED, GIVE, GIVEN, FORGET };
 
 #define IS_CLOCK(input) (input >= NODES)
+#define LAST (2 * NODES) /* the last input of a primary that hands the part over; it changes nothing */
+#define ALL 254          /* a replica that has all inputs */
 
 typedef Node {
     /* the map */
@@ -53,16 +71,23 @@ typedef Node {
     byte primary;
     bit closed;
     byte deaf; /* a bit for each lost node that it knows of */
+    byte fences; /* the number of the CLOSE that waits for the primary that is to leave; 0: none */
 
-    /* the part, if the node has it */
+    /* the part */
+    byte part;  /* NO_PART, or EXPECTS its image, or HAS_PART */
+    bit whole;  /* listed in CLOSE */
+    byte made;  /* the number of the map by which it was made */
     bit serves; /* as its primary */
+    bit has_last; /* it has passed its last input on, and takes no more; */
+    byte settles; /* by this number it waits until replicas have that; 0: it does not */
     byte n;     /* inputs that it has had */
     byte log[MOST];
     byte had[NODES]; /* Adds, by worker: part of the state */
     bit clocked[NODES];
 
     /* of a primary */
-    byte has[NODES];      /* how many inputs a replica has; NONE: it is no replica */
+    byte has[NODES];      /* how many inputs a replica has; NONE: it is no replica that counts */
+    byte copying[NODES];  /* the number of the map by which a replica is made there; 0: none is */
     byte told[NODES];     /* acknowledged Adds, by worker */
     bit holds[NODES];     /* an answer, by worker, */
     byte holds_at[NODES]; /* for which replicas need so many inputs */
@@ -71,8 +96,15 @@ typedef Node {
     byte sent;
     byte acked;
     bit clock;
-    byte asked; /* 0: not yet; 1: its Get waits; 2: answered */
+    byte asked; /* 0: not yet; 1: its Get waits; 2: answered; 3: to be sent again */
+    byte get_at; /* where the Get waits */
+    byte left_at;   /* the primary that has handed the part over; NONE: none has */
+    byte left_upto; /* Adds that were sent to it */
 };
+
+#define NO_PART 0
+#define EXPECTS 1
+#define HAS_PART 2
 
 Node node[NODES];
 
@@ -80,11 +112,12 @@ Node node[NODES];
 byte number = 1;
 byte lost; /* bits */
 byte gone; /* those whom every other node has left: what they do makes no difference */
+bit handed; /* node 0 has nothing of the part */
 bit over;  /* no live node has the part: the run ends, and says so */
 
 /* what the properties speak of */
 byte needed[NODES];         /* Adds that were acknowledged when the Get of worker 2 began */
-byte primary_of[NODES + 1]; /* by number of the map; NONE: there is none yet */
+byte primary_of[NUMBERS]; /* by number of the map; NONE: there is none yet */
 byte shown[NODES];          /* Adds that an answer has shown */
 
 /* Scratch: not part of a state, so each step begins and ends with it clear. */
@@ -97,7 +130,7 @@ hidden mtype kind;
 chan link[9] = [8] of { mtype, byte, byte, byte };
 chan order[NODES] = [4] of { mtype, byte, byte, byte, byte };
 chan news[NODES] = [2] of { byte }; /* lost nodes, as bits: ahead of what is ordered for them */
-chan report = [6] of { mtype, byte, byte, byte };
+chan report = [10] of { mtype, byte, byte, byte };
 
 #define LINK(from, to) link[(from) * NODES + (to)]
 #define BIT(x) (1 << (x))
@@ -106,6 +139,8 @@ chan report = [6] of { mtype, byte, byte, byte };
 #define IS_LOST(x) ((lost >> (x)) & 1)
 
 #define MAY_ACT(x) (!((gone >> (x)) & 1) && !node[x].closed)
+/* A closed map holds up no Get for which its worker waits. After a loss this makes no difference. */
+#define MAY_ASK(x) (!((gone >> (x)) & 1) && (drains || !node[x].closed))
 
 inline send(to, kind, a, b, c)
 {
@@ -203,6 +238,12 @@ inline settle()
     :: else -> break
     od;
     i = 0;
+    if
+    :: node[self].settles && (safe == node[self].n || without == SETTLES) ->
+        report!SETTLED(node[self].settles, self, 0);
+        node[self].settles = 0
+    :: else
+    fi;
     safe = 0;
     counts[0] = 0;
     counts[1] = 0;
@@ -218,7 +259,8 @@ inline feed(to, position)
 inline put(what)
 {
     if
-    :: IS_CLOCK(what) -> node[self].clocked[what - NODES] = 1
+    :: what == LAST
+    :: what != LAST && IS_CLOCK(what) -> node[self].clocked[what - NODES] = 1
     :: else -> node[self].had[what]++
     fi;
     node[self].log[node[self].n] = what;
@@ -233,7 +275,7 @@ inline put_and_feed()
     do
     :: j < NODES ->
         if
-        :: node[self].has[j] != NONE -> feed(j, node[self].n - 1)
+        :: node[self].has[j] != NONE || node[self].copying[j] -> feed(j, node[self].n - 1)
         :: else
         fi;
         j++
@@ -245,7 +287,11 @@ inline put_and_feed()
 inline take_add(worker, sequence)
 {
     if
-    :: sequence <= node[self].had[worker] && without != DEDUPE /* sent again: it has it */
+    :: sequence <= node[self].had[worker] && without != DEDUPE -> /* sent again: it has it */
+        if
+        :: drains && node[self].told[worker] >= sequence -> node[self].told[worker] = sequence - 1
+        :: else
+        fi
     :: else ->
         assert(sequence == node[self].had[worker] + 1); /* neither twice nor out of order */
         input = worker
@@ -255,7 +301,7 @@ inline take_add(worker, sequence)
 inline take_clock(worker, by)
 {
     if
-    :: node[self].serves && !node[self].clocked[worker] &&
+    :: node[self].serves && !node[self].has_last && !node[self].clocked[worker] &&
        (by == node[self].number || without == CLOCK_NUMBER) ->
         assert(node[self].had[worker] == adds[worker]); /* a clock is not early */
         input = worker + NODES
@@ -274,23 +320,66 @@ inline take_get(worker)
 inline take_feed(from, position, what)
 {
     if
-    :: position < node[self].n -> assert(node[self].log[position] == what)
+    :: node[self].part != HAS_PART /* of an earlier replica */
+    :: node[self].part == HAS_PART && position < node[self].n -> assert(node[self].log[position] == what)
     :: else ->
         assert(position == node[self].n);
         put(what)
     fi;
-    send(from, HAS, node[self].n, 0, 0)
+    if
+    :: node[self].part == HAS_PART -> send(from, HAS, node[self].n, node[self].made, 0)
+    :: else
+    fi
 }
 
-inline take_has(from, held)
+/* The first inputs of the primary's log do not change. */
+inline take_image(from, made_by, upto)
 {
     if
-    :: node[self].serves && node[self].has[from] != NONE && node[self].has[from] < held ->
+    :: node[self].part == EXPECTS && node[self].made == made_by ->
+        m = 0;
+        do
+        :: m < upto -> put(node[from].log[m]); m++
+        :: else -> break
+        od;
+        m = 0;
+        node[self].part = HAS_PART;
+        node[self].whole = (without == WHOLE_FIRST);
+        send(from, HAS, node[self].n, made_by, 0)
+    :: else
+    fi
+}
+
+inline take_whole(from, made_by)
+{
+    if
+    :: node[self].part == HAS_PART && node[self].made == made_by ->
+        node[self].whole = 1;
+        send(from, HEARD, made_by, 0, 0)
+    :: else
+    fi
+}
+
+/* What belongs to an earlier replica there names another number. A first position counts. */
+inline take_has(from, held, made_by)
+{
+    if
+    :: node[self].serves && node[self].copying[from] && node[self].copying[from] == made_by &&
+       node[self].has[from] == NONE ->
+        node[self].has[from] = 0;
+        send(from, WHOLE, made_by, 0, 0)
+    :: else
+    fi;
+    if
+    :: node[self].serves && node[self].has[from] != NONE && node[self].has[from] < held &&
+       (node[self].copying[from] == 0 || node[self].copying[from] == made_by) ->
         assert(held <= node[self].n);
         node[self].has[from] = held;
         k = 0;
-        do /* a replica is the same */
-        :: k < held -> assert(node[from].log[k] == node[self].log[k]); k++
+        do /* a replica is the same, unless it was dropped meanwhile */
+        :: k < held && node[from].part == HAS_PART && node[from].made == made_by ->
+            assert(node[from].log[k] == node[self].log[k]);
+            k++
         :: else -> break
         od;
         k = 0
@@ -325,6 +414,13 @@ inline take_rows(a, b, c)
     fi
 }
 
+inline ask()
+{
+    node[self].asked = 1;
+    node[self].get_at = node[self].primary;
+    send(node[self].primary, GET, 0, 0, 0)
+}
+
 /* A clock goes to every server. */
 inline tell_clock()
 {
@@ -354,7 +450,10 @@ inline leave()
         do
         :: m < NODES ->
             if
-            :: (a2 >> m) & 1 -> drain(m, self); node[self].has[m] = NONE
+            :: (a2 >> m) & 1 ->
+                drain(m, self);
+                node[self].has[m] = NONE;
+                node[self].copying[m] = 0
             :: else
             fi;
             m++
@@ -376,7 +475,43 @@ inline leave_and_settle()
 inline close_map()
 {
     node[self].closed = 1;
-    report!CLOSED(a1, self, node[self].n)
+    node[self].settles = 0;
+    node[self].fences = 0;
+    if
+    :: a3 && without != FENCES -> node[self].fences = a1
+    :: else -> report!CLOSED(a1, self, (node[self].whole -> node[self].n : NONE))
+    fi
+}
+
+/* What this node had sent to the primary was handled. */
+#define IS_FENCED(x) (!(LINK(x, node[x].primary)??[ADD, _, _, _]))
+
+/* It gives the part up, or what there is of it. */
+inline drop_part()
+{
+    node[self].part = NO_PART;
+    node[self].whole = 0;
+    node[self].serves = 0;
+    node[self].has_last = 0;
+    node[self].made = 0;
+    m = 0;
+    do
+    :: m < node[self].n -> node[self].log[m] = 0; m++
+    :: else -> break
+    od;
+    m = 0;
+    do
+    :: m < NODES ->
+        node[self].has[m] = NONE;
+        node[self].copying[m] = 0;
+        node[self].had[m] = 0;
+        node[self].clocked[m] = 0;
+        node[self].told[m] = 0;
+        m++
+    :: else -> break
+    od;
+    m = 0;
+    node[self].n = 0
 }
 
 /* The node is the primary from now on, or still. */
@@ -394,8 +529,14 @@ inline promote()
         :: else -> safe = a4
         fi;
         if
-        :: safe == NONE -> node[self].has[j] = NONE
-        :: !node[self].serves && safe != NONE ->
+        :: safe == NONE -> node[self].has[j] = NONE; node[self].copying[j] = 0
+        :: safe == ALL && j == self -> /* the part was handed over: nothing waits to be answered here */
+            node[self].told[0] = node[self].had[0];
+            node[self].told[1] = node[self].had[1];
+            node[self].told[2] = node[self].had[2];
+            node[self].has[j] = NONE
+        :: safe == ALL && j != self -> node[self].has[j] = node[self].n
+        :: !node[self].serves && safe != NONE && safe != ALL ->
             node[self].has[j] = safe;
             m = (without == TAIL -> node[self].n : safe);
             do
@@ -411,6 +552,7 @@ inline promote()
     j = 0;
     safe = 0;
     node[self].serves = 1;
+    node[self].has_last = 0;
     /* nothing that was acknowledged or shown is lost */
     j = 0;
     do
@@ -429,7 +571,13 @@ inline open_map()
     node[self].number = a1;
     node[self].closed = 0;
     if
-    :: node[self].primary != a2 ->
+    :: a3 -> /* all that was sent is handled: only answers may be under way */
+        node[self].left_at = node[self].primary;
+        node[self].left_upto = node[self].sent;
+        node[self].primary = a2
+    :: !a3 && node[self].primary != a2 ->
+        node[self].left_at = NONE;
+        node[self].left_upto = 0;
         node[self].primary = a2;
         resent = (without == RESEND -> node[self].sent : node[self].acked);
         do
@@ -440,15 +588,63 @@ inline open_map()
         od;
         resent = 0;
         if
-        :: node[self].asked == 1 -> send(node[self].primary, GET, 0, 0, 0)
+        :: node[self].asked == 1 -> ask()
         :: else
         fi
+    :: !a3 && node[self].primary == a2 && node[self].left_at != NONE && IS_DEAF(self, node[self].left_at) &&
+       without != LEFT ->
+        resent = node[self].acked;
+        do
+        :: resent < node[self].left_upto ->
+            resent++;
+            send(node[self].primary, ADD, resent, 0, 0)
+        :: else -> break
+        od;
+        resent = 0;
+        if
+        :: node[self].asked == 1 && node[self].get_at == node[self].left_at -> ask()
+        :: else
+        fi;
+        node[self].left_at = NONE;
+        node[self].left_upto = 0
     :: else
     fi;
     if
     :: node[self].clock -> tell_clock()
     :: else
     fi
+}
+
+/* What is asked of the primary: to have its last input, and then to leave the part. */
+inline have_last()
+{
+    node[self].has_last = 1;
+    node[self].settles = a1;
+    input = LAST;
+    put_and_feed()
+}
+
+inline give()
+{
+    assert(node[self].has_last && !node[self].holds[0] && !node[self].holds[1] && !node[self].holds[2]);
+    if
+    :: without == LEAVES
+    :: else -> drop_part()
+    fi;
+    report!GIVEN(a1, self, 0)
+}
+
+inline expect()
+{
+    node[self].part = EXPECTS;
+    node[self].made = a1;
+    report!EXPECTED(a1, self, 0)
+}
+
+inline make_copy()
+{
+    node[self].copying[a2] = a1;
+    send(a2, IMAGE, a1, node[self].n, 0)
 }
 
 /* What comes on one link. */
@@ -466,7 +662,22 @@ end:
             :: kind == ACK -> take_ack(a1)
             :: kind == ROWS -> take_rows(a1, a2, a3)
             :: kind == FEED -> take_feed(from, a1, a2)
-            :: kind == HAS -> take_has(from, a1)
+            :: kind == HAS -> take_has(from, a1, a2)
+            :: kind == IMAGE -> take_image(from, a1, a2)
+            :: kind == WHOLE -> take_whole(from, a1)
+            :: kind == HEARD ->
+                if
+                :: node[self].serves && node[self].copying[from] == a1 ->
+                    report!COPIED(node[self].number, self, from)
+                :: else
+                fi
+            :: kind == MOVED ->
+                if
+                :: node[self].asked == 1 && node[self].get_at == from -> node[self].asked = 3
+                :: else
+                fi
+            :: kind == GET && !node[self].serves && drains ->
+                send(from, MOVED, 0, 0, 0)
             :: kind == CLOCK -> take_clock(from, a1)
             :: else -> assert(kind == ADD || kind == GET)
             fi
@@ -508,13 +719,31 @@ end:
             leave_and_settle(); /* again: an earlier PROMOTE may have named the lost node */
             close_map()
         :: kind == PROMOTE -> promote(); settle()
-        :: kind == OPEN -> open_map()
+        :: kind == OPEN ->
+            open_map();
+            if
+            :: drains -> report!OPENED(a1, self, 0)
+            :: else
+            fi
+        :: kind == SETTLE -> have_last(); settle()
+        :: kind == GIVE -> give()
+        :: kind == FORGET ->
+            if
+            :: without == FORGETS
+            :: else -> drop_part()
+            fi
+        :: kind == EXPECT -> expect()
+        :: kind == COPY -> make_copy()
         fi;
         kind = 0;
         a1 = 0;
         a2 = 0;
         a3 = 0;
         a4 = 0
+    }
+    :: d_step { node[self].fences && IS_FENCED(self) ->
+        report!CLOSED(node[self].fences, self, (node[self].whole -> node[self].n : NONE));
+        node[self].fences = 0
     }
     od
 }
@@ -532,24 +761,36 @@ end:
         node[self].clock = 1;
         tell_clock()
     }
-    :: d_step { self == 2 && with_get && MAY_ACT(self) && node[self].asked == 0 ->
+    :: d_step { self == 2 && with_get && MAY_ASK(self) && node[self].asked == 0 ->
         node[self].asked = 1;
         needed[0] = node[0].acked;
         needed[1] = node[1].acked;
         needed[2] = node[2].acked;
-        send(node[self].primary, GET, 0, 0, 0)
+        ask()
     }
+    :: d_step { MAY_ACT(self) && node[self].asked == 3 -> ask() }
     od
 }
 
 /* ---- the scheduler ---- */
+
+/* What the scheduler waits for. */
+#define NOTHING 0
+#define RECOVERS 1
+#define MAKES 2
+#define CLOSES 3
+#define WAITS_LAST 4
+#define PROMOTES 5
+#define OPENS 6
 
 inline lose(x)
 {
     lost = lost | BIT(x);
     n_lost++;
     number++;
+    step = RECOVERS;
     closed = 0;
+    done = 0;
     at[x] = NONE;
     k = 0;
     do
@@ -570,7 +811,7 @@ inline lose(x)
     k = 0
 }
 
-#define BETTER(x) (!IS_LOST(x) && x <= replicas && (best == NONE || (at[x] > at[best] && without != LONGEST)))
+#define BETTER(x) (!IS_LOST(x) && at[x] != NONE && (best == NONE || (at[x] > at[best] && without != LONGEST)))
 
 inline all_closed()
 {
@@ -607,24 +848,87 @@ inline all_closed()
     :: best == NONE -> over = 1
     :: else ->
         primary = best;
+        k = 0;
+        do /* replicas that are not listed */
+        :: copies && k < NODES ->
+            if
+            :: !IS_LOST(k) && at[k] == NONE -> order[k]!FORGET(number, 0, 0, 0)
+            :: else
+            fi;
+            k++
+        :: else -> break
+        od;
+        k = 0;
         order[best]!PROMOTE(number,
                             (best == 0 || IS_LOST(0) -> NONE : at[0]),
-                            (best == 1 || IS_LOST(1) || replicas < 1 -> NONE : at[1]),
-                            (best == 2 || IS_LOST(2) || replicas < 2 -> NONE : at[2]))
+                            (best == 1 || IS_LOST(1) -> NONE : at[1]),
+                            (best == 2 || IS_LOST(2) -> NONE : at[2]))
     fi;
     best = NONE
+}
+
+/* Tells all that live. */
+inline tell_all(what, whom, also)
+{
+    k = 0;
+    do
+    :: k < NODES ->
+        if
+        :: !IS_LOST(k) -> assert(nfull(order[k])); order[k]!what, number, whom, also, 0
+        :: else
+        fi;
+        k++
+    :: else -> break
+    od;
+    k = 0
+}
+
+/* A live node without the part, which may get a replica. */
+#define LACKS(x) (copies && !IS_LOST(x) && at[x] == NONE && !(x == 0 && handed))
+#define HAS_OTHERS ((!IS_LOST(1) && at[1] != NONE) || (!IS_LOST(2) && at[2] != NONE))
+
+inline hand_over()
+{
+    best = (!IS_LOST(1) && at[1] != NONE -> 1 : 2);
+    primary = best;
+    at[0] = NONE;
+    order[0]!GIVE, number, 0, 0, 0;
+    order[best]!PROMOTE, number, NONE, (!IS_LOST(1) && at[1] != NONE -> ALL : NONE),
+                        (!IS_LOST(2) && at[2] != NONE -> ALL : NONE);
+    best = NONE;
+    done = 0;
+    handed = 1; /* also if a node is lost meanwhile */
+    step = PROMOTES
 }
 
 proctype Schedule()
 {
     byte primary = 0, closed, n_lost, best = NONE;
     byte at[NODES];
+    byte step, done;
 
+    d_step {
+        at[1] = (replicas < 1 -> NONE : 0);
+        at[2] = (replicas < 2 -> NONE : 0)
+    }
 end:
     do
     :: d_step { n_lost < losses && !over && !IS_LOST(0) -> lose(0) }
     :: d_step { n_lost < losses && !over && !IS_LOST(1) -> lose(1) }
     :: d_step { n_lost < losses && !over && !IS_LOST(2) -> lose(2) }
+    :: d_step { drains && step == NOTHING && !over && (LACKS(0) || LACKS(1) || LACKS(2)) ->
+        x = (LACKS(0) -> 0 : (LACKS(1) -> 1 : 2));
+        order[x]!EXPECT(number, 0, 0, 0);
+        step = MAKES;
+        x = 0
+    }
+    :: d_step { drains && step == NOTHING && !over && !(LACKS(0) || LACKS(1) || LACKS(2)) && !handed &&
+                primary == 0 && !IS_LOST(0) && HAS_OTHERS ->
+        number++;
+        closed = 0;
+        step = CLOSES;
+        tell_all(CLOSE, lost, 1)
+    }
     :: d_step { report?kind, y, x, z;
         if
         :: IS_LOST(x)
@@ -633,20 +937,33 @@ end:
             closed = closed | BIT(x);
             at[x] = z;
             if
-            :: (closed | lost) == 7 || (without == ALL_CLOSED && x <= replicas) -> all_closed()
+            :: (closed | lost) == 7 && step == CLOSES -> order[0]!SETTLE(number, 0, 0, 0); step = WAITS_LAST
+            :: step != CLOSES && ((closed | lost) == 7 || (without == ALL_CLOSED && x <= replicas)) ->
+                all_closed()
             :: else
             fi
-        :: !IS_LOST(x) && y == number && kind == PROMOTED ->
-            k = 0;
-            do
-            :: k < NODES ->
-                if
-                :: !IS_LOST(k) -> order[k]!OPEN(number, primary, 0, 0)
-                :: else
-                fi;
-                k++
-            :: else -> break
-            od
+        :: !IS_LOST(x) && y == number && kind == SETTLED -> hand_over()
+        :: !IS_LOST(x) && y == number && (kind == PROMOTED || kind == GIVEN) && step == PROMOTES ->
+            done++;
+            if
+            :: done == 2 || (without == ALL_PROMOTED && kind == PROMOTED) ->
+                step = OPENS;
+                done = 0;
+                tell_all(OPEN, primary, 1)
+            :: else
+            fi
+        :: !IS_LOST(x) && y == number && kind == PROMOTED && step != PROMOTES ->
+            step = OPENS;
+            tell_all(OPEN, primary, 0)
+        :: !IS_LOST(x) && y == number && kind == OPENED ->
+            done = done | BIT(x);
+            if
+            :: (done | lost) == 7 -> step = NOTHING; done = 0
+            :: else
+            fi
+        :: !IS_LOST(x) && y == number && kind == EXPECTED -> order[primary]!COPY(number, x, 0, 0)
+        :: !IS_LOST(x) && y == number && kind == COPIED -> at[z] = 0; step = NOTHING
+        :: else -> assert(kind == GIVEN && without == ALL_PROMOTED)
         fi;
         kind = 0;
         x = 0;
@@ -664,7 +981,7 @@ end:
 /* Who lives comes to the end of its work. */
 proctype Look()
 {
-    over || (IS_DONE(0) && IS_DONE(1) && IS_DONE(2))
+    over || (IS_DONE(0) && IS_DONE(1) && IS_DONE(2) && (!drains || handed || IS_LOST(0) || (lost & 6) == 6))
 }
 
 init
@@ -681,16 +998,22 @@ init
             with_get = atoi(getenv("WITH_GET"));
             without = atoi(getenv("WITHOUT"));
             with_news = atoi(getenv("WITH_NEWS"));
+            drains = atoi(getenv("DRAINS"));
+            copies = atoi(getenv("COPIES"));
         };
         for (x : 0 .. NODES - 1) {
             node[x].number = 1;
+            node[x].left_at = NONE;
+            node[x].part = (x <= replicas -> HAS_PART : NO_PART);
+            node[x].whole = (x <= replicas);
             node[x].has[0] = NONE;
             node[x].has[1] = NONE;
             node[x].has[2] = NONE
         }
         node[0].serves = 1;
-        primary_of[2] = NONE;
-        primary_of[3] = NONE;
+        for (x : 2 .. NUMBERS - 1) {
+            primary_of[x] = NONE
+        }
         for (x : 1 .. replicas) {
             node[0].has[x] = 0
         }
