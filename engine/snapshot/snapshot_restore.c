@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
+#include "engine/snapshot/ready_memory.h"
 #include "engine/snapshot/restore_admission.h"
 #include "io/store/snapshot.h"
 #include "models/spec.h"
@@ -244,6 +245,15 @@ static uint32_t filler_of(RubatoEngine *engine, uint32_t node)
     return reads ? node : engine->scheduler_node;
 }
 
+/* The thread ends by itself, or with ready_memory_stop. NULL: there is none. */
+static ReadyMemory *start_ready(RubatoEngine *engine, const Table *is,
+                                const RubatoSnapshotTable *was)
+{
+    return was->holds_range && was->n_keys > 0
+               ? ready_memory_start(engine, is, was->first_key, was->n_keys)
+               : NULL;
+}
+
 static bool read_table(RubatoEngine *engine, const Restoring *restoring, size_t number, Pass pass,
                        GError **error)
 {
@@ -254,6 +264,7 @@ static bool read_table(RubatoEngine *engine, const Restoring *restoring, size_t 
                               .tuned = pass == PASS_CHECK ? NULL : fill_tuned,
                               .user_data = &filling };
     bool ok = is != NULL && check_fit(was, is, restoring->spec->what, error);
+    ReadyMemory *const ready = ok && pass == PASS_FILL ? start_ready(engine, is, was) : NULL;
 
     for (uint32_t part = 0; ok && part < was->n_parts; part++) {
         const uint32_t server = part_map_server(is->map, part % is->map->n_parts);
@@ -262,6 +273,7 @@ static bool read_table(RubatoEngine *engine, const Restoring *restoring, size_t 
         if (filler_of(engine, node) == engine->self)
             ok = snapshot_read_part(restoring->snapshot, number, part, &taker, error);
     }
+    ready_memory_stop(ready);
     if (ok && pass == PASS_FILL && restoring->spec->what == RUBATO_RESTORE_ALL)
         ok = restore_admission(engine, restoring->snapshot, number, is, error);
     g_free(filling.values);

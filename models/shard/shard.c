@@ -480,6 +480,12 @@ const void *shard_find_run(const RubatoShard *shard, const RubatoKeys *keys)
     return shard_dense_row(shard, keys->first);
 }
 
+void *shard_memory(const RubatoShard *shard, size_t *stride)
+{
+    *stride = shard->stride;
+    return shard->rows;
+}
+
 void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values)
 {
     if (shard->rows != NULL)

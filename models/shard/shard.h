@@ -46,6 +46,10 @@ void shard_get(RubatoShard *shard, const RubatoKeys *keys, void *values);
 /* The same rows where they lie, if they lie together with nothing between them; else NULL. */
 const void *shard_find_run(const RubatoShard *shard, const RubatoKeys *keys);
 
+/* Where the row of the first key is, if those of all keys follow it, `stride` bytes from one to the
+ * next; else NULL. */
+void *shard_memory(const RubatoShard *shard, size_t *stride);
+
 /* Applies deltas by the table's update rule; those of a repeated key one after the other. The first
  * function counts bad deltas for a worker, the second for no worker. */
 void shard_add_by(RubatoShard *shard, uint32_t worker, const RubatoKeys *keys, const void *deltas);

@@ -35,18 +35,28 @@ static size_t size_of(const Snapshots *snapshots)
     return snapshots->n_rows * WIDTH * sizeof(float);
 }
 
-static RubatoEngine *make_engine(const Snapshots *snapshots, GError **error)
+/* Its rows have never been written. */
+static RubatoEngine *make_new_engine(const Snapshots *snapshots, GError **error)
 {
     const RubatoTableSpec spec = { .name = "snapshot",
                                    .width = WIDTH,
                                    .n_keys = snapshots->n_rows };
-    g_autofree float *rows = g_new(float, ROWS_AT_ONCE *WIDTH);
     g_autoptr(RubatoEngine) engine =
         rubato_engine_new(&(RubatoEngineConfig){ .servers = 1 }, error);
 
+    if (engine == NULL || !rubato_engine_create_table(engine, &spec, error))
+        return NULL;
+    return g_steal_pointer(&engine);
+}
+
+static RubatoEngine *make_engine(const Snapshots *snapshots, GError **error)
+{
+    g_autofree float *rows = g_new(float, ROWS_AT_ONCE *WIDTH);
+    g_autoptr(RubatoEngine) engine = make_new_engine(snapshots, error);
+
     for (size_t i = 0; i < (size_t)ROWS_AT_ONCE * WIDTH; i++)
         rows[i] = (float)i / 7;
-    if (engine == NULL || !rubato_engine_create_table(engine, &spec, error))
+    if (engine == NULL)
         return NULL;
     for (size_t first = 0; first < snapshots->n_rows; first += ROWS_AT_ONCE)
         if (!rubato_engine_set_range(engine, "snapshot", first,
@@ -169,6 +179,19 @@ static bool pass_own(RubatoEngine *engine, const Snapshots *snapshots, Measured 
                                       : rubato_engine_restore(engine, &restored, NULL, error);
 }
 
+/* A program that goes on from a snapshot restores into tables that it has just made. */
+static bool note_new(const Snapshots *snapshots, GError **error)
+{
+    g_autoptr(RubatoEngine) engine = make_new_engine(snapshots, error);
+    const double began = bench_now();
+
+    if (engine == NULL || !pass_own(engine, snapshots, MEASURED_RESTORE, error))
+        return false;
+    bench_note_mean(snapshots->details, 3, "bytes/s into a table that was just made",
+                    (double)size_of(snapshots) / (bench_now() - began));
+    return true;
+}
+
 static bool measure_passes(RubatoEngine *engine, const Snapshots *snapshots, GError **error)
 {
     g_autofree char *plain = g_build_filename(snapshots->directory, "plain", NULL);
@@ -184,9 +207,10 @@ static bool measure_passes(RubatoEngine *engine, const Snapshots *snapshots, GEr
         snapshots->sample->own = (double)size_of(snapshots) / (middle - began);
         snapshots->sample->limit = (double)size_of(snapshots) / (bench_now() - middle);
     }
-    if (snapshots->measured == MEASURED_RESTORE)
-        note_bare(snapshots, plain);
-    return true;
+    if (snapshots->measured == MEASURED_WRITE)
+        return true;
+    note_bare(snapshots, plain);
+    return note_new(snapshots, error);
 }
 
 static bool measure(const char *directory, void *data, GError **error)

@@ -1,0 +1,24 @@
+/* The memory of rows that are about to be restored, made ready by a thread of its own.
+ *
+ * The rows of a new table of zeros have no memory yet: the kernel clears each page at its first
+ * write, which takes longer than reading the page's rows. So while they are read, the thread has
+ * the kernel do so from the last row on, towards the thread that fills them from the first one on.
+ * Memory that is there already stays as it is.
+ *
+ * Threads: start and stop belong to one thread. */
+#ifndef RUBATO_ENGINE_SNAPSHOT_READY_MEMORY_H
+#define RUBATO_ENGINE_SNAPSHOT_READY_MEMORY_H
+
+#include "engine/engine_private.h"
+
+typedef struct ReadyMemory ReadyMemory;
+
+/* For the rows of `n` keys from `first` on that lie on this node's servers. NULL: it is not worth a
+ * thread, or there is none. */
+ReadyMemory *ready_memory_start(RubatoEngine *engine, const Table *table, RubatoKey first,
+                                uint64_t n);
+
+/* Waits until the thread has ended, some milliseconds. NULL is allowed. */
+void ready_memory_stop(ReadyMemory *ready);
+
+#endif
