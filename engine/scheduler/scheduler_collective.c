@@ -225,18 +225,37 @@ static void fail(Scheduler *scheduler, Collective *collective, uint32_t code, co
     }
 }
 
+/* Each node looks by itself for the newest snapshot. So if one node restores a snapshot and the
+ * other does something else, their files may differ. Empty if neither restores. (transfer full) */
+static char *hint_at_files(ControlCall one, uint32_t node, ControlCall other, uint32_t other_node)
+{
+    static const char *const needs =
+        "All nodes need the same directory, on a shared file system or in a bucket";
+
+    if (one == CONTROL_CALL_RESTORE && other == CONTROL_CALL_RESTORE)
+        return g_strdup_printf("; do both see the same snapshots? %s", needs);
+    if (one == CONTROL_CALL_RESTORE || other == CONTROL_CALL_RESTORE)
+        return g_strdup_printf("; does node %u see that snapshot? %s",
+                               one == CONTROL_CALL_RESTORE ? other_node : node, needs);
+    return g_strdup("");
+}
+
 static void fail_by_leaving(Scheduler *scheduler, Collective *collective, uint32_t gone)
 {
     const SchedulerNode *nodes = scheduler->nodes;
-    g_autofree char *text = NULL;
+    g_autofree char *text = NULL, *hint = NULL;
 
+    /* in a barrier, so to speak: it has restored nothing */
+    hint = collective->proposed[gone] ? g_strdup("")
+                                      : hint_at_files(collective->what, nodes[collective->first].id,
+                                                      CONTROL_CALL_BARRIER, nodes[gone].id);
     if (collective->first == gone)
         text = g_strdup_printf("node %u left the run in the middle of a call: %s%s", nodes[gone].id,
                                VERBS[collective->what].does, collective->name);
     else
-        text = g_strdup_printf("node %u left the run while node %u %s%s", nodes[gone].id,
+        text = g_strdup_printf("node %u left the run while node %u %s%s%s", nodes[gone].id,
                                nodes[collective->first].id, VERBS[collective->what].did,
-                               collective->name);
+                               collective->name, hint);
     fail(scheduler, collective, CONTROL_CODE(RUBATO_ERROR_MISMATCH), text);
 }
 
@@ -267,11 +286,13 @@ static char *find_mismatch(const Scheduler *scheduler, const Collective *collect
 
     if (propose->what != collective->what || strcmp(propose->name, collective->name) != 0) {
         const char *const other = VERBS[propose->what].did;
+        g_autofree char *hint =
+            hint_at_files(collective->what, nodes[first].id, propose->what, nodes[node].id);
         if (node > first)
-            return g_strdup_printf("node %u %s%s while node %u %s%s", nodes[node].id, other,
-                                   propose->name, nodes[first].id, verb, collective->name);
-        return g_strdup_printf("node %u %s%s while node %u %s%s", nodes[first].id, verb,
-                               collective->name, nodes[node].id, other, propose->name);
+            return g_strdup_printf("node %u %s%s while node %u %s%s%s", nodes[node].id, other,
+                                   propose->name, nodes[first].id, verb, collective->name, hint);
+        return g_strdup_printf("node %u %s%s while node %u %s%s%s", nodes[first].id, verb,
+                               collective->name, nodes[node].id, other, propose->name, hint);
     }
     if (strcmp(propose->digest, collective->digest) == 0)
         return NULL;

@@ -137,6 +137,24 @@ static const struct {
         .arguments = "dtype f32, width 3, model bsp, bounds 1 2, parts 4" },
       "node 0 and node 4 create table a with different arguments: width 1, parts 2 / width 3, "
       "bounds 1 2, parts 4" },
+    { 0,
+      1,
+      { .what = CONTROL_CALL_RESTORE, .name = "snapshot 3 of /d" },
+      { .what = CONTROL_CALL_RUN, .name = "task b" },
+      "node 4 ran task b while node 0 restored snapshot 3 of /d; does node 4 see that snapshot? "
+      "All nodes need the same directory, on a shared file system or in a bucket" },
+    { 1,
+      0,
+      { .what = CONTROL_CALL_RUN, .name = "task b" },
+      { .what = CONTROL_CALL_RESTORE, .name = "snapshot 3 of /d" },
+      "node 4 restored snapshot 3 of /d while node 0 ran task b; does node 0 see that snapshot? "
+      "All nodes need the same directory, on a shared file system or in a bucket" },
+    { 0,
+      1,
+      { .what = CONTROL_CALL_RESTORE, .name = "snapshot 3 of /d" },
+      { .what = CONTROL_CALL_RESTORE, .name = "snapshot 2 of /d" },
+      "node 4 restored snapshot 2 of /d while node 0 restored snapshot 3 of /d; do both see the "
+      "same snapshots? All nodes need the same directory, on a shared file system or in a bucket" },
 };
 
 START_TEST(scheduler_refuses_a_mismatch_on_every_node)
@@ -234,6 +252,20 @@ START_TEST(scheduler_fails_a_call_whose_partner_has_left)
                    "node 4 left the run while node 7 created table a");
     expect_quiet();
     ck_assert(!hears(1, call(1, CONTROL_CALL_RUN, "task b", "same")));
+}
+END_TEST
+
+/* As a program does that finds no snapshot, and ends because of it. */
+START_TEST(scheduler_asks_whether_one_that_left_saw_the_snapshot)
+{
+    begin();
+    propose(0, 1, CONTROL_CALL_RESTORE, "snapshot 3 of /d");
+    say(1, (Control){ .kind = CONTROL_LEAVE });
+    expect_verdict(0, CONTROL_COMMIT, MISMATCH_CODE,
+                   "node 4 left the run while node 0 restored snapshot 3 of /d; does node 4 see "
+                   "that snapshot? All nodes need the same directory, on a shared file system or "
+                   "in a bucket");
+    expect_quiet();
 }
 END_TEST
 
@@ -388,6 +420,7 @@ int main(void)
     tcase_add_test(calls, scheduler_keeps_nodes_in_step_after_a_mismatch);
     tcase_add_test(calls, scheduler_ignores_calls_out_of_turn);
     tcase_add_test(calls, scheduler_fails_a_call_whose_partner_has_left);
+    tcase_add_test(calls, scheduler_asks_whether_one_that_left_saw_the_snapshot);
     tcase_add_test(calls, scheduler_fails_a_call_that_a_node_leaves_in_its_middle);
     tcase_add_test(calls, scheduler_fails_the_call_of_the_one_that_leaves);
     suite_add_tcase(suite, calls);
