@@ -309,12 +309,12 @@ static bool write_files(RubatoEngine *engine, const Cut *cut, uint64_t seed, voi
     if (cut->whom != CHANGES_FOR_STREAM && /* a task holds the lock of its stream */
         !snapshot_lock_directory(engine, directory, &writing->lock, error))
         return false;
-    if (leads(engine)) {
+    if (leads(engine))
         snapshot_folder_tidy(directory, writing->seed);
-        outside_requests_tidy(directory);
-    }
-    ok = snapshot_folder_begin(directory, writing->seed, error) &&
-         write_all_parts(engine, writing, error);
+    ok = snapshot_folder_begin(directory, writing->seed, error);
+    if (ok && leads(engine))
+        outside_requests_tidy(directory); /* which has just been changed */
+    ok = ok && write_all_parts(engine, writing, error);
     if (cut->whom != CHANGES_FOR_STREAM)
         atomic_store_explicit(&engine->written_ns, engine->pace->now_ns(engine->pace->data),
                               memory_order_relaxed); /* as in write_all_parts */

@@ -23,7 +23,10 @@
 #define GOOD "snapshot "
 #define FAILED "failed: "
 
-enum { LOOK_MS = 50, LOOK_BUCKET_MS = 300, MOST_ANSWER = 4096, DAY_S = 24 * 60 * 60 };
+enum { LOOK_MS = 50, LOOK_BUCKET_MS = 300, MOST_ANSWER = 4096 };
+
+/* Who asks reads an answer at once, unless it has ended. In buckets they are kept as long. */
+enum { KEPT_S = 10 * 60 };
 
 /* A shared file system may show that one name is gone before it shows the other. */
 enum { GONE_MS = 5000 };
@@ -124,18 +127,21 @@ void outside_requests_answer(const char *directory, const GPtrArray *ids, uint64
         answer_one(directory, g_ptr_array_index(ids, i), text);
 }
 
+/* The times of a directory and its files come from one clock, whichever node has made them; that of
+ * this node may be another. A request and its answer change the directory. */
 void outside_requests_tidy(const char *directory)
 {
     GDir *const dir = g_dir_open(directory, 0, NULL);
+    struct stat changed, status;
 
     if (dir == NULL)
         return;
-    for (const char *name; (name = g_dir_read_name(dir)) != NULL;) {
+    const bool is_known = stat(directory, &changed) == 0;
+    for (const char *name; is_known && (name = g_dir_read_name(dir)) != NULL;) {
         g_autofree char *path = path_of(directory, "", name);
-        struct stat status;
 
         if (g_str_has_prefix(name, TAKEN) && stat(path, &status) == 0 &&
-            time(NULL) - status.st_mtime > DAY_S)
+            changed.st_mtime - status.st_mtime > KEPT_S)
             (void)unlink(path);
     }
     g_dir_close(dir);

@@ -32,7 +32,8 @@ GPtrArray *outside_requests_list(const char *directory);
 void outside_requests_answer(const char *directory, const GPtrArray *ids, uint64_t number,
                              const char *failure);
 
-/* Removes answers that nobody has read for a day, and what an answer left that was never whole. */
+/* Removes answers that nobody has read ten minutes before the directory changed last, and what is
+ * left of one that was never whole. Nothing of a bucket, where a thread does so (s3_requests.h). */
 void outside_requests_tidy(const char *directory);
 
 /* When an engine is freed: sends the answers that are left, and ends the threads that look into

@@ -2,6 +2,7 @@
  * not fit or is damaged changes no row; training goes on from one as if nothing had happened. */
 #include <check.h>
 #include <string.h>
+#include <utime.h>
 #include <unistd.h>
 
 #include "engine/collective.h"
@@ -197,6 +198,18 @@ START_TEST(newest_snapshots_stay_and_their_numbers_ascend)
     ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
     ck_assert_uint_eq(n, 2);
     ck_assert_uint_eq(numbers[0], 3);
+}
+END_TEST
+
+START_TEST(old_answers_to_requests_go)
+{
+    const struct utimbuf old = { 1, 1 };
+    g_autofree char *answer = g_build_filename(directory, ".taken-1", NULL);
+
+    ck_assert(g_file_set_contents(answer, "snapshot 1", -1, NULL));
+    ck_assert_int_eq(utime(answer, &old), 0);
+    take_three(RUBATO_PACKING_NONE);
+    ck_assert(!g_file_test(answer, G_FILE_TEST_EXISTS));
 }
 END_TEST
 
@@ -539,6 +552,7 @@ int main(void)
     tcase_add_test(cases, owned_directory_is_for_one_engine_alone);
     tcase_add_test(cases, note_and_tables_are_told_without_an_engine);
     tcase_add_test(cases, newest_snapshots_stay_and_their_numbers_ascend);
+    tcase_add_test(cases, old_answers_to_requests_go);
     tcase_add_loop_test(cases, table_that_does_not_fit_is_refused_with_both_shapes, 0,
                         G_N_ELEMENTS(misfits));
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);

@@ -166,10 +166,13 @@ START_TEST(request_needs_a_directory)
 }
 END_TEST
 
-/* A request that was withdrawn gets no answer; an old answer that nobody has read goes. */
+/* A request that was withdrawn gets no answer; an answer that nobody has read for ten minutes, as
+ * the directory's clock has it, goes. */
 START_TEST(nothing_stays_behind)
 {
-    const struct utimbuf old = { 1, 1 };
+    const time_t year = 365 * 24 * 60 * 60, made = time(NULL) + year;
+    const struct utimbuf now = { made, made }, old = { made - 601, made - 601 },
+                         recent = { made - 600, made - 600 };
     g_autofree char *unread = g_build_filename(directory, ".taken-1", NULL);
     g_autofree char *fresh = g_build_filename(directory, ".taken-2", NULL);
     g_autoptr(GPtrArray) ids = g_ptr_array_new();
@@ -180,6 +183,8 @@ START_TEST(nothing_stays_behind)
     ck_assert(g_file_set_contents(unread, "snapshot 1", -1, NULL));
     ck_assert(g_file_set_contents(fresh, "snapshot 2", -1, NULL));
     ck_assert_int_eq(utime(unread, &old), 0);
+    ck_assert_int_eq(utime(fresh, &recent), 0);
+    ck_assert_int_eq(utime(directory, &now), 0);
     outside_requests_tidy(directory);
     ck_assert_uint_eq(count_files(), 1);
     ck_assert(g_file_test(fresh, G_FILE_TEST_EXISTS));
