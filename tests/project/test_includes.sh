@@ -26,7 +26,7 @@ check_layers()
             split("include io models tables engine apps", names, " ")
             for (i in names)
                 folder[names[i]] = 1
-            only["zmq.h"] = " io/net/transport/zmq/transport_zmq.c io/net/transport/zmq/zmq_curve.c io/net/transport/zmq/zmq_gate.c io/stream/zmq/zmq_stream.c io/stream/zmq/zmq_publisher.c io/stream/zmq/zmq_reader.c apps/bench/limits/zmq.c "
+            only["zmq.h"] = " io/net/transport/zmq/transport_zmq.c io/net/transport/zmq/zmq_curve.c io/net/transport/zmq/zmq_gate.c io/stream/zmq/zmq_stream.c io/stream/zmq/zmq_publisher.c io/stream/zmq/zmq_reader.c io/stream/zmq/questions.c apps/bench/limits/zmq.c "
             only["sodium.h"] = " io/net/secure/secret.c io/net/secure/handshake.c io/net/secure/seal.c io/net/secure/aes_gcm.c io/net/secure/curve_keys.c io/net/secure/agreed_key.c "
             only["intel-ipsec-mb.h"] = " io/net/secure/aes_gcm.c io/net/secure/curve_keys.c "
             only["ucp/api/ucp.h"] = " io/net/transport/ucx/ucx_library.h "

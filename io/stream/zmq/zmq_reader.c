@@ -1,13 +1,11 @@
 /* Gets the versions of a stream, and keeps them in a directory.
  *
  * The thread hears the newest number. If it lacks that version it asks for the list, and then for
- * those that fetch_plan.c says, the oldest first. A version is written into a folder without its
- * name, its checksums are compared, and only then it gets its name, which the follower sees. So
- * what is cut off, damaged or gone meanwhile is never seen: the reader asks again. Versions that
- * the publisher has removed are removed here, too, when the newest one is there.
+ * those that fetch_plan.c says, the oldest first (version_fetch.c). If that fails, it asks again.
+ * Versions that the publisher has removed are removed here, too, when the newest one is there.
  *
  * A link may be slower than versions come. Then the reader asks for little at a time
- * (fetch_pace.h), goes on where it was when answers stay away for a while, and leaves versions out:
+ * (file_fetch.c), goes on where it was when answers stay away for a while, and leaves versions out:
  * if it has not had the newest one for BEHIND_MS, it goes on with the newest that has all rows. So
  * it gets one in the time that its bytes take; the publisher keeps that one meanwhile
  * (held_versions.h).
@@ -16,15 +14,13 @@
  * names no files. It can send a model of its own and fill the disk: who may publish is a matter of
  * the secret (zmq_stream.c).
  *
- * Why each wait ends: the thread waits for news, or for the next second; for an answer for
- * ANSWER_MS, after which it asks again MOST_MISSED times, and then gives up and begins again within
- * a second. Its descriptor ends each of these waits.
+ * Why each wait ends: the thread waits for news, or for the next second; for an answer a bounded
+ * time (questions.h), and asks for it again a few times (file_fetch.h); then it gives up and begins
+ * again within a second. Its descriptor ends each of these waits.
  *
  * Threads: run is the thread's, with all the sockets; the rest as in the header. */
 #include "io/stream/zmq/zmq_reader.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -33,18 +29,12 @@
 
 #include "io/net/log_sink.h"
 #include "io/net/monotonic.h"
-#include "io/store/block_file.h"
-#include "io/store/folder_ops.h"
-#include "io/store/snapshot_folder.h"
-#include "io/stream/zmq/fetch_pace.h"
 #include "io/stream/zmq/fetch_plan.h"
-#include "io/stream/zmq/mirror_folder.h"
+#include "io/stream/zmq/version_fetch.h"
 #include "io/stream/zmq/zmq_stream.h"
 
 #define LOOK_MS 1000
 #define SILENT_MS 5000
-#define ANSWER_MS 3000
-#define MOST_MISSED 3 /* answers one after the other, before a version is given up */
 #define BEHIND_MS 5000
 
 struct RubatoStreamReader {
@@ -52,7 +42,7 @@ struct RubatoStreamReader {
     ZmqStreamAddress address;
     MirrorFolder mirror;
     int event; /* it ends */
-    void *context, *hears, *questions;
+    void *context, *hears, *asks;
     pthread_t thread;
 
     gint ends; /* atomic */
@@ -61,12 +51,10 @@ struct RubatoStreamReader {
     GArray *here;           /* of uint64_t: the numbers of the versions that are here, ascending */
     uint64_t own, own_seed; /* the newest of them; 0: none */
     uint64_t newest, newest_seed;
-    int64_t heard_ms;      /* news, or an answer */
     int64_t not_before_ms; /* after a failure */
     int64_t behind_ms;     /* since when it lacks the newest version; 0: it does not */
-    uint64_t last_id;
-    FetchPace pace;
-    bool is_gone; /* what was asked for last was not there any more */
+    Questions *questions;
+    FileFetcher files;
 
     pthread_mutex_t lock;
     GError *fault; /* guarded by lock; NULL: none */
@@ -104,280 +92,7 @@ bool zmq_reader_check(RubatoStreamReader *reader, GError **error)
     return ok;
 }
 
-static bool fail(const RubatoStreamReader *reader, const char *what, GError **error)
-{
-    g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NETWORK, "%s: %s", reader->address.files, what);
-    return false;
-}
-
-/* ---- questions ---- */
-
-static bool ask(RubatoStreamReader *reader, const StreamMessage *question, GError **error)
-{
-    g_auto(RubatoByteWriter) bytes = rubato_byte_writer_new(STREAM_MESSAGE_HEAD);
-
-    zmq_pollitem_t items[] = { { .socket = reader->questions, .events = ZMQ_POLLOUT },
-                               { .fd = reader->event, .events = ZMQ_POLLIN } };
-
-    stream_message_write(&bytes, question);
-    (void)zmq_poll(items, G_N_ELEMENTS(items), ANSWER_MS); /* until it is connected */
-    if (zmq_send(reader->questions, bytes.bytes, bytes.n, ZMQ_DONTWAIT) >= 0)
-        return true;
-    return fail(reader, "nobody answers there", error);
-}
-
-typedef enum {
-    TAKEN_ANSWER,
-    TAKEN_LATE,    /* no answer has come in time, or one is lost before the next */
-    TAKEN_NOTHING, /* nothing that is of use */
-} Taken;
-
-/* Receives an answer with an id from `first` on; others are of questions that were given up. The
- * message points into *part, which the caller closes. */
-static Taken receive(RubatoStreamReader *reader, uint64_t first, zmq_msg_t *part,
-                     StreamMessage *answer, GError **error)
-{
-    const int64_t end_ms = monotonic_ms() + ANSWER_MS;
-
-    for (;;) {
-        const int64_t left_ms = end_ms - monotonic_ms();
-        zmq_pollitem_t items[] = { { .socket = reader->questions, .events = ZMQ_POLLIN },
-                                   { .fd = reader->event, .events = ZMQ_POLLIN } };
-
-        if (ends(reader)) {
-            fail(reader, "the reader ends", error);
-            return TAKEN_NOTHING;
-        }
-        if (left_ms <= 0) {
-            fail(reader, "no answer has come in time", error);
-            return TAKEN_LATE;
-        }
-        (void)zmq_poll(items, G_N_ELEMENTS(items), left_ms);
-        if (zmq_msg_recv(part, reader->questions, ZMQ_DONTWAIT) < 0)
-            continue;
-        if (stream_message_read(zmq_msg_data(part), zmq_msg_size(part), answer) &&
-            answer->id >= first && answer->id <= reader->last_id) {
-            reader->heard_ms = monotonic_ms();
-            return TAKEN_ANSWER;
-        }
-    }
-}
-
-/* ---- files ---- */
-
-/* A file that is fetched. */
-typedef struct {
-    RubatoStreamReader *reader;
-    StreamMessage question; /* of its version, table and part */
-    uint64_t n_bytes;       /* UINT64_MAX: it ends with an answer that is short */
-    const char *path;
-    int fd;
-
-    /* what is under way, by the question's id: when it was asked for, and how much */
-    int64_t asked_ms[FETCH_MOST_WINDOW];
-    uint32_t asked_bytes[FETCH_MOST_WINDOW];
-} Fetch;
-
-static bool write_at(const Fetch *fetch, const StreamMessage *answer, GError **error)
-{
-    for (size_t at = 0; at < answer->n;) {
-        const ssize_t n = pwrite(fetch->fd, (const char *)answer->body + at, answer->n - at,
-                                 (off_t)(answer->offset + at));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0) /* no file system does so; it would never end */
-            errno = ENOSPC;
-        if (n <= 0) {
-            g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be written: %s",
-                        fetch->path, g_strerror(errno));
-            return false;
-        }
-        at += (size_t)n;
-    }
-    return true;
-}
-
-/* What is wrong with an answer; NULL: nothing is. */
-static const char *find_wrong(const Fetch *fetch, const StreamMessage *answer, uint64_t next)
-{
-    if (answer->kind == STREAM_MESSAGE_GONE)
-        return "a version was removed while it was fetched; the stream should keep more of them";
-    if (answer->kind != STREAM_MESSAGE_BYTES || answer->offset != next ||
-        answer->number != fetch->question.number || answer->table != fetch->question.table ||
-        answer->part != fetch->question.part ||
-        answer->n > fetch->asked_bytes[answer->id % FETCH_MOST_WINDOW])
-        return "what came is not what was asked for";
-    return NULL;
-}
-
-/* Takes an answer. *next: where the next one begins; they come in the order of the questions.
- * *is_short: it has fewer bytes than were asked for. */
-static Taken take_bytes(const Fetch *fetch, uint64_t first, uint64_t *next, bool *is_short,
-                        GError **error)
-{
-    RubatoStreamReader *const reader = fetch->reader;
-    StreamMessage answer;
-    zmq_msg_t part;
-    Taken taken;
-
-    zmq_msg_init(&part);
-    taken = receive(reader, first, &part, &answer, error);
-    if (taken == TAKEN_ANSWER) {
-        const size_t at = answer.id % FETCH_MOST_WINDOW;
-        const char *const wrong = find_wrong(fetch, &answer, *next);
-
-        reader->is_gone = answer.kind == STREAM_MESSAGE_GONE;
-        if (wrong != NULL)
-            fail(reader, wrong, error);
-        if (wrong != NULL || !write_at(fetch, &answer, error)) {
-            taken = wrong != NULL && answer.kind == STREAM_MESSAGE_BYTES && answer.offset > *next
-                        ? TAKEN_LATE
-                        : TAKEN_NOTHING;
-        } else {
-            fetch_pace_answered(&reader->pace, monotonic_ms() - fetch->asked_ms[at]);
-            *next += answer.n;
-            *is_short = answer.n < fetch->asked_bytes[at];
-        }
-    }
-    zmq_msg_close(&part);
-    return taken;
-}
-
-static bool ask_bytes(Fetch *fetch, uint64_t offset, uint64_t most, GError **error)
-{
-    RubatoStreamReader *const reader = fetch->reader;
-    const uint64_t id = ++reader->last_id;
-
-    fetch->question.id = id;
-    fetch->question.offset = offset;
-    fetch->question.n = (uint32_t)MIN(most - offset, reader->pace.n_bytes);
-    fetch->asked_ms[id % FETCH_MOST_WINDOW] = monotonic_ms();
-    fetch->asked_bytes[id % FETCH_MOST_WINDOW] = fetch->question.n;
-    return ask(reader, &fetch->question, error);
-}
-
-/* Asks for pieces, as many at a time as the pace says, and writes them. If no answer comes in time,
- * it asks again from there on; answers to the questions before are dropped. */
-static bool fetch_bytes(Fetch *fetch, GError **error)
-{
-    RubatoStreamReader *const reader = fetch->reader;
-    const bool is_known = fetch->n_bytes != UINT64_MAX;
-    const uint64_t most = is_known ? fetch->n_bytes : MOST_MANIFEST;
-    uint64_t first = reader->last_id + 1, n_answered = 0, asked = 0, next = 0;
-    GError *fault = NULL;
-    unsigned n_missed = 0;
-    bool is_short = false;
-
-    while (is_known ? next < most : !is_short) {
-        if (next >= most)
-            return fail(reader, "a manifest has no end", error);
-        while (asked < most &&
-               reader->last_id + 1 - first - n_answered < (is_known ? reader->pace.window : 1)) {
-            if (!ask_bytes(fetch, asked, most, error))
-                return false;
-            asked += fetch->question.n;
-        }
-        const Taken taken = take_bytes(fetch, first, &next, &is_short, &fault);
-        if (taken == TAKEN_NOTHING || (taken == TAKEN_LATE && n_missed++ == MOST_MISSED)) {
-            g_propagate_error(error, fault);
-            return false;
-        }
-        if (taken == TAKEN_ANSWER) {
-            n_answered++;
-            n_missed = 0;
-        } else {
-            g_clear_error(&fault);
-            fetch_pace_missed(&reader->pace);
-            first = reader->last_id + 1;
-            n_answered = 0;
-            asked = next;
-        }
-        if (is_known && is_short && next < most)
-            return fail(reader, "a file is shorter than it has to be", error);
-    }
-    return true;
-}
-
-/* Reads a file that has come. */
-static bool check_file(const char *path, uint64_t seed, const BlockFileSum *sum, GError **error)
-{
-    BlockReader *const blocks = block_reader_new(path, seed, sum, error);
-    const bool ok = blocks != NULL && block_reader_skip(blocks, error);
-
-    block_reader_free(blocks);
-    return ok;
-}
-
-/* (path: of the file to write) */
-static bool fetch_file(RubatoStreamReader *reader, const ListedVersion *version, uint32_t table,
-                       uint32_t part, const BlockFileSum *sum, const char *path, GError **error)
-{
-    Fetch fetch = { .reader = reader,
-                    .question = { .kind = STREAM_MESSAGE_ASK_BYTES,
-                                  .number = version->number,
-                                  .seed = version->seed,
-                                  .table = table,
-                                  .part = part },
-                    .n_bytes = sum != NULL ? sum->n_bytes : UINT64_MAX,
-                    .path = path,
-                    .fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) };
-    bool ok;
-
-    if (fetch.fd < 0) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be created: %s", path,
-                    g_strerror(errno));
-        return false;
-    }
-    ok = fetch_bytes(&fetch, error);
-    close(fetch.fd); /* nothing of it need reach the disk */
-    return ok && (sum == NULL || check_file(path, version->seed, sum, error));
-}
-
 /* ---- versions ---- */
-
-static bool fetch_parts(RubatoStreamReader *reader, const ListedVersion *version,
-                        const Manifest *manifest, const char *folder, GError **error)
-{
-    for (size_t i = 0; i < manifest->n_tables; i++) {
-        const ManifestTable *const table = &manifest->tables[i];
-
-        for (uint32_t k = 0; k < table->spec.n_parts; k++) {
-            g_autofree char *path = table->parts[k].has_changes
-                                        ? snapshot_folder_changes(folder, i, k, manifest->base_seed)
-                                        : snapshot_folder_part(folder, i, k);
-
-            if (!fetch_file(reader, version, (uint32_t)i, k, &table->parts[k].sum, path, error))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* (transfer full) */
-static Manifest *fetch_manifest(RubatoStreamReader *reader, const ListedVersion *version,
-                                const char *folder, GError **error)
-{
-    g_autofree char *path = g_build_filename(folder, MANIFEST_NAME, NULL);
-    g_autofree char *text = NULL;
-    g_autoptr(Manifest) manifest = NULL;
-    gsize n;
-
-    if (!fetch_file(reader, version, STREAM_MANIFEST, 0, NULL, path, error))
-        return NULL;
-    if (!g_file_get_contents(path, &text, &n, NULL)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_IO, "%s: cannot be read", path);
-        return NULL;
-    }
-    manifest = manifest_parse(text, n, path, error);
-    if (manifest == NULL)
-        return NULL;
-    if (manifest->seed == version->seed && manifest->base == version->base &&
-        manifest->base_seed == version->base_seed)
-        return g_steal_pointer(&manifest);
-    fail(reader, "a manifest is not that of the version that was asked for", error);
-    return NULL;
-}
 
 static void note_here(RubatoStreamReader *reader, uint64_t number)
 {
@@ -390,18 +105,8 @@ static void note_here(RubatoStreamReader *reader, uint64_t number)
 
 static bool fetch_version(RubatoStreamReader *reader, const ListedVersion *version, GError **error)
 {
-    g_autofree char *folder = snapshot_folder_writing(reader->mirror.path, version->seed);
-    g_autoptr(Manifest) manifest = NULL;
-    bool ok;
-
-    ok = snapshot_folder_begin(reader->mirror.path, version->seed, error) &&
-         (manifest = fetch_manifest(reader, version, folder, error)) != NULL &&
-         fetch_parts(reader, version, manifest, folder, error) &&
-         mirror_folder_show(&reader->mirror, version->seed, version->number, error);
-    if (!ok) {
-        snapshot_folder_abandon(reader->mirror.path, version->seed);
+    if (!version_fetch(&reader->files, version, &reader->mirror, error))
         return false;
-    }
     note_here(reader, version->number);
     reader->own = version->number;
     reader->own_seed = version->seed;
@@ -436,24 +141,21 @@ typedef struct {
 static bool fetch_list(RubatoStreamReader *reader, List *list, GError **error)
 {
     const StreamMessage question = { .kind = STREAM_MESSAGE_ASK_LIST,
-                                     .id = ++reader->last_id,
+                                     .id = questions_next_id(reader->questions),
                                      .number = reader->own,
                                      .seed = reader->own_seed };
     StreamMessage answer;
-    zmq_msg_t part;
     bool ok;
 
-    zmq_msg_init(&part);
-    ok = ask(reader, &question, error) &&
-         receive(reader, question.id, &part, &answer, error) == TAKEN_ANSWER;
+    ok = questions_ask(reader->questions, &question, error) &&
+         questions_receive(reader->questions, question.id, &answer, error) == TAKEN_ANSWER;
     if (ok) {
         list->n = answer.kind == STREAM_MESSAGE_LIST ? answer.n : 0;
         list->versions = g_new(ListedVersion, list->n);
         ok = (answer.kind == STREAM_MESSAGE_LIST &&
               stream_message_read_versions(&answer, list->versions)) ||
-             fail(reader, "what came is no list", error);
+             questions_fail(reader->questions, "what came is no list", error);
     }
-    zmq_msg_close(&part);
     return ok;
 }
 
@@ -483,11 +185,11 @@ static bool catch_up_once(RubatoStreamReader *reader, bool *is_there, GError **e
     for (size_t i = 0; i < n_at; i++) {
         if (i > 0 && is_behind(reader))
             return true; /* perhaps there is a newer one with all rows */
-        reader->is_gone = false;
+        reader->files.is_gone = false;
         if (!fetch_version(reader, &versions[at[i]], i > 0 ? &fault : error)) {
             if (i == 0)
                 return false;
-            if (reader->is_gone) { /* others are there */
+            if (reader->files.is_gone) { /* others are there */
                 g_clear_error(&fault);
                 return true;
             }
@@ -533,14 +235,14 @@ static void hear(RubatoStreamReader *reader)
     if (n != (int)STREAM_MESSAGE_HEAD || !stream_message_read(bytes, (size_t)n, &news) ||
         news.kind != STREAM_MESSAGE_NEWEST)
         return;
-    reader->heard_ms = monotonic_ms();
+    questions_note_heard(reader->questions);
     reader->newest = news.number;
     reader->newest_seed = news.seed;
 }
 
 static void tell_silence(RubatoStreamReader *reader)
 {
-    if (monotonic_ms() - reader->heard_ms < SILENT_MS)
+    if (questions_silent_ms(reader->questions) < SILENT_MS)
         return;
     note_fault(reader, g_error_new(RUBATO_ERROR, RUBATO_ERROR_NETWORK,
                                    "%s: nothing was heard for %d s; does the run go on that "
@@ -552,8 +254,8 @@ static void *run(void *data)
 {
     RubatoStreamReader *const reader = data;
 
-    reader->heard_ms = monotonic_ms();
-    fetch_pace_init(&reader->pace);
+    questions_note_heard(reader->questions);
+    fetch_pace_init(&reader->files.pace);
     while (!ends(reader)) {
         const bool lacks = reader->newest != 0 && (reader->newest != reader->own ||
                                                    reader->newest_seed != reader->own_seed);
@@ -566,7 +268,8 @@ static void *run(void *data)
         hear(reader);
         if (lacks && monotonic_ms() >= reader->not_before_ms)
             catch_up(reader);
-        else if (!lacks && reader->newest != 0 && monotonic_ms() - reader->heard_ms < SILENT_MS)
+        else if (!lacks && reader->newest != 0 &&
+                 questions_silent_ms(reader->questions) < SILENT_MS)
             note_fault(reader, NULL);
         tell_silence(reader);
     }
@@ -579,8 +282,9 @@ static void free_reader(RubatoStreamReader *reader)
 {
     if (reader->hears != NULL)
         zmq_close(reader->hears);
-    if (reader->questions != NULL)
-        zmq_close(reader->questions);
+    if (reader->asks != NULL)
+        zmq_close(reader->asks);
+    questions_free(reader->questions);
     if (reader->context != NULL)
         zmq_ctx_term(reader->context); /* ends: the sockets keep nothing */
     if (reader->event >= 0)
@@ -600,11 +304,14 @@ static bool start(RubatoStreamReader *reader, GError **error)
         zmq_stream_socket_new(reader->context, ZMQ_STREAM_HEARS, &reader->address, error);
     if (reader->hears == NULL)
         return false;
-    reader->questions =
+    reader->asks =
         zmq_stream_socket_new(reader->context, ZMQ_STREAM_QUESTIONS, &reader->address, error);
-    if (reader->questions == NULL)
+    if (reader->asks == NULL)
         return false;
     reader->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    reader->questions =
+        questions_new(reader->address.files, reader->asks, &reader->ends, reader->event);
+    reader->files.questions = reader->questions;
     if (reader->event >= 0 && log_sink_start_thread(&reader->thread, run, reader) == 0)
         return true;
     g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
