@@ -3,9 +3,13 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "io/store/snapshot_folder.h"
+
+/* More descriptors are of no use: the versions would take too much of the disk. */
+#define MOST_FILES 16384u
 
 typedef struct {
     ListedVersion listed;
@@ -16,6 +20,8 @@ typedef struct {
 struct HeldVersions {
     char *directory;
     GPtrArray *versions; /* of HeldVersion */
+    guint most_files;    /* of all versions */
+    bool has_told;       /* that one is not held */
 };
 
 static void close_file(gpointer file)
@@ -31,12 +37,23 @@ static void free_version(gpointer data)
     g_free(version);
 }
 
+/* The rest is for the process. */
+static guint find_most_files(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 < MOST_FILES
+               ? (guint)(limit.rlim_cur / 2)
+               : MOST_FILES;
+}
+
 HeldVersions *held_versions_new(const char *directory)
 {
     HeldVersions *const held = g_new0(HeldVersions, 1);
 
     held->directory = g_strdup(directory);
     held->versions = g_ptr_array_new_with_free_func(free_version);
+    held->most_files = find_most_files();
     return held;
 }
 
@@ -60,7 +77,19 @@ static HeldVersion *find_version(const HeldVersions *held, uint64_t number, uint
     return NULL;
 }
 
-/* Opens all files of a version. False: there are too many, or one is gone. */
+static guint count_names(const char *folder)
+{
+    GDir *const names = g_dir_open(folder, 0, NULL);
+    guint n = 0;
+
+    while (names != NULL && g_dir_read_name(names) != NULL)
+        n++;
+    if (names != NULL)
+        g_dir_close(names);
+    return n;
+}
+
+/* Opens all files of a version. False: one is gone, or the process may open no more. */
 static bool open_files(const char *folder, GHashTable *files)
 {
     GDir *const names = g_dir_open(folder, 0, NULL);
@@ -69,9 +98,7 @@ static bool open_files(const char *folder, GHashTable *files)
 
     while (ok && (name = g_dir_read_name(names)) != NULL) {
         g_autofree char *path = g_build_filename(folder, name, NULL);
-        const int fd = g_hash_table_size(files) < HELD_MOST_FILES
-                           ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-                           : -1;
+        const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
         ok = fd >= 0;
         if (ok)
@@ -106,26 +133,42 @@ static void let_one_go(HeldVersions *held)
     g_ptr_array_remove_index_fast(held->versions, first);
 }
 
+static void tell_not_held(HeldVersions *held, uint64_t number, guint n_files)
+{
+    if (!held->has_told)
+        g_warning("version %" G_GUINT64_FORMAT
+                  " in %s has %u files, and this process keeps %u open "
+                  "at most: if the stream removes the version while a follower fetches it, the "
+                  "follower gets another one. Have it keep more versions, or raise ulimit -n to "
+                  "%u",
+                  number, held->directory, n_files, held->most_files, 2 * n_files);
+    held->has_told = true;
+}
+
 void held_versions_hold(HeldVersions *held, const ListedVersion *listed, int64_t now_ms)
 {
     if (find_version(held, listed->number, listed->seed) != NULL)
         return;
     g_autofree char *folder = snapshot_folder_rows(held->directory, listed->number, listed->seed);
-    HeldVersion *const version = g_new(HeldVersion, 1);
+    const guint n_files = count_names(folder);
+    HeldVersion *version;
 
+    if (n_files > held->most_files) {
+        tell_not_held(held, listed->number, n_files);
+        return;
+    }
+    while (held->versions->len > 0 && count_files(held) + n_files > held->most_files)
+        let_one_go(held);
+    version = g_new(HeldVersion, 1);
     *version = (HeldVersion){
         .listed = *listed,
         .asked_ms = now_ms,
         .files = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, close_file),
     };
-    if (!open_files(folder, version->files)) {
+    if (open_files(folder, version->files))
+        g_ptr_array_add(held->versions, version);
+    else
         free_version(version);
-        return;
-    }
-    while (held->versions->len > 0 &&
-           count_files(held) + g_hash_table_size(version->files) > HELD_MOST_FILES)
-        let_one_go(held);
-    g_ptr_array_add(held->versions, version);
 }
 
 /* -1: there is none of that name. */

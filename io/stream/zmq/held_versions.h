@@ -2,8 +2,9 @@
  * whole, although the run removes it before the last byte is on its way. Otherwise a reader to
  * which all rows take longer than the stream keeps them would never get any.
  *
- * They take room on the disk meanwhile, so they are few: up to HELD_MOST_FILES files in all, and
- * each version until nobody has asked for it for HELD_MS.
+ * They take room on the disk meanwhile, and descriptors: up to half of those that the process may
+ * have. So the one that was asked for first goes when another needs its descriptors, and each goes
+ * when nobody has asked for it for HELD_MS.
  *
  * Threads: one at a time. */
 #ifndef RUBATO_IO_STREAM_ZMQ_HELD_VERSIONS_H
@@ -14,7 +15,6 @@
 #include "io/stream/zmq/stream_message.h"
 
 #define HELD_MS 15000 /* more than a reader waits before it gives a version up */
-#define HELD_MOST_FILES 256
 
 typedef struct HeldVersions HeldVersions;
 
@@ -22,7 +22,7 @@ typedef struct HeldVersions HeldVersions;
 HeldVersions *held_versions_new(const char *directory);
 void held_versions_free(HeldVersions *held); /* NULL is allowed */
 
-/* A reader begins to fetch a version. One of too many files is not held. */
+/* A reader begins to fetch a version. One of too many files is not held: the log says so once. */
 void held_versions_hold(HeldVersions *held, const ListedVersion *version, int64_t now_ms);
 
 /* The file that a question asks for, which stays the version's; -1: it is not held. */
