@@ -11,21 +11,22 @@
 #include <sys/mman.h>
 
 #define ROOM_BYTES ((size_t)8 << 20)
+#define BRIEF_ROOM_BYTES ((size_t)2 << 20)
 #define LOOK_BYTES ((size_t)1 << 20)
 
 /* Since this thread has asked; less than LOOK_BYTES. Each small Add looks at it, so it is where a
  * thread finds it without a call. */
 static _Thread_local size_t taken __attribute__((tls_model("initial-exec")));
 
-bool memory_leaves_room(size_t n_bytes)
+static bool leaves(size_t n_bytes, size_t room_bytes)
 {
     if (n_bytes < LOOK_BYTES && taken + n_bytes < LOOK_BYTES) {
         taken += n_bytes;
         return true;
     }
-    if (n_bytes > SIZE_MAX - ROOM_BYTES)
+    if (n_bytes > SIZE_MAX - room_bytes)
         return false;
-    const size_t asked = n_bytes + ROOM_BYTES;
+    const size_t asked = n_bytes + room_bytes;
     void *const room = mmap(NULL, asked, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -36,7 +37,17 @@ bool memory_leaves_room(size_t n_bytes)
     return true;
 }
 
+bool memory_leaves_room(size_t n_bytes)
+{
+    return leaves(n_bytes, ROOM_BYTES);
+}
+
 void *memory_try_malloc(size_t n_bytes)
 {
-    return memory_leaves_room(n_bytes) ? g_try_malloc(n_bytes) : NULL;
+    return leaves(n_bytes, ROOM_BYTES) ? g_try_malloc(n_bytes) : NULL;
+}
+
+void *memory_try_malloc_briefly(size_t n_bytes)
+{
+    return leaves(n_bytes, BRIEF_ROOM_BYTES) ? g_try_malloc(n_bytes) : NULL;
 }

@@ -19,4 +19,8 @@ bool memory_leaves_room(size_t n_bytes);
 /* As g_try_malloc, for data: NULL also if it would leave no room. (transfer full, g_free) */
 void *memory_try_malloc(size_t n_bytes);
 
+/* The same for what goes soon, such as what the network has received. It leaves less room, so that
+ * a request for which rows have left no memory still comes, and fails. */
+void *memory_try_malloc_briefly(size_t n_bytes);
+
 #endif

@@ -11,6 +11,7 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/server_private.h"
+#include "io/memory_room.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
@@ -99,7 +100,7 @@ static void drop_earlier(Server *server, const Message *message)
 
 static ReceivedCall *new_received(uint64_t n_bytes)
 {
-    ReceivedCall *const received = g_try_malloc(sizeof *received + (size_t)n_bytes);
+    ReceivedCall *const received = memory_try_malloc(sizeof *received + (size_t)n_bytes);
 
     if (received != NULL)
         memset(received, 0, sizeof *received);

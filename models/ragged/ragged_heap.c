@@ -37,6 +37,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "io/memory_room.h"
 #include "models/ragged/short_rows.h"
 
 enum {
@@ -186,7 +187,7 @@ void *ragged_heap_bytes(const RaggedHeap *heap, RaggedRow *row)
 /* A segment for many blocks, or for one alone. Returns NO_SEGMENT if there is no memory. */
 static int32_t new_segment(RaggedHeap *heap, size_t size, bool is_shared)
 {
-    const Segment segment = { .bytes = g_try_malloc(size),
+    const Segment segment = { .bytes = memory_try_malloc(size),
                               .size = (uint32_t)size,
                               .is_shared = is_shared };
     int32_t slot = heap->first_free;

@@ -9,6 +9,8 @@
 
 #include <assert.h>
 
+#include "io/memory_room.h"
+
 #define FIRST_POINTERS ((uint64_t)8)
 
 static ShortArray *array_of(ShortRows *rows, size_t room)
@@ -37,7 +39,7 @@ static bool add_chunk(ShortRows *rows, ShortArray *array, size_t room)
         array->chunks = chunks;
         array->n_pointers = n;
     }
-    unsigned char *const chunk = g_try_malloc(n_bytes);
+    unsigned char *const chunk = memory_try_malloc(n_bytes);
 
     if (chunk == NULL)
         return false;

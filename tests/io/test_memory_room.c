@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "io/net/link/block_pool.h"
+#include "models/ragged/ragged_heap.h"
 #include "tests/support/runner.h"
 
 #define MIB ((size_t)1 << 20)
@@ -52,6 +54,42 @@ START_TEST(small_pieces_are_counted)
 }
 END_TEST
 
+/* What rows leave is there for what comes, except the last of it. */
+START_TEST(what_goes_soon_leaves_less_room)
+{
+    void *memory;
+
+    limit(7 * MIB);
+    ck_assert_ptr_null(memory_try_malloc(2 * MIB));
+    memory = memory_try_malloc_briefly(2 * MIB);
+    ck_assert_ptr_nonnull(memory);
+    g_free(memory);
+    ck_assert_ptr_null(memory_try_malloc_briefly(6 * MIB));
+    ck_assert_ptr_null(memory_try_malloc_briefly(SIZE_MAX));
+}
+END_TEST
+
+/* Ragged rows and parcels ask so. */
+START_TEST(data_ask_for_room)
+{
+    BlockPool *const pool = block_pool_new();
+    RaggedHeap *const heap = ragged_heap_new(NULL, NULL);
+    RaggedRow row = 0;
+    void *block;
+
+    limit(7 * MIB);
+    ck_assert(!ragged_heap_resize(heap, 1, &row, 2 * MIB, 0));
+    ck_assert_ptr_null(block_pool_take(pool, 6 * MIB));
+    block = block_pool_take(pool, 2 * MIB);
+    ck_assert_ptr_nonnull(block);
+    block_pool_give(pool, block, 2 * MIB);
+    unlimit();
+    ck_assert(ragged_heap_resize(heap, 1, &row, 2 * MIB, 0));
+    ragged_heap_free(heap);
+    block_pool_free(pool);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("memory room");
@@ -60,6 +98,8 @@ int main(void)
     tcase_add_checked_fixture(room, NULL, unlimit);
     tcase_add_test(room, what_is_taken_leaves_room);
     tcase_add_test(room, small_pieces_are_counted);
+    tcase_add_test(room, what_goes_soon_leaves_less_room);
+    tcase_add_test(room, data_ask_for_room);
     suite_add_tcase(suite, room);
     return run_suite(suite);
 }

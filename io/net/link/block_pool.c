@@ -6,6 +6,8 @@
 #include <glib.h>
 #include <pthread.h>
 
+#include "io/memory_room.h"
+
 typedef struct Block Block;
 struct Block {
     Block *next;
@@ -72,7 +74,7 @@ void *block_pool_take(BlockPool *pool, size_t size)
         }
         pthread_mutex_unlock(&pool->lock);
     }
-    return block != NULL ? block : g_try_malloc(real_size);
+    return block != NULL ? block : memory_try_malloc_briefly(real_size);
 }
 
 void block_pool_give(BlockPool *pool, void *memory, size_t size)
