@@ -110,7 +110,9 @@ typedef struct {
  * with a map. FEED_COPIED: the image ends; with a map. FEED_WHOLE: answers wait for it from here
  * on. FEED_GIVEN_UP: there was no memory to send the image; with a map. FEED_MADE: which rows the
  * next input makes, as places of 8 bytes (models/shard/shard_made.c). FEED_FAILS: a request of the
- * next input that fails: a FedFailure and the reason, as bytes (models/shard/shard_failures.c). */
+ * next input that fails: a FedFailure and the reason, as bytes (models/shard/shard_failures.c).
+ * FEED_WORDS: words of what admits keys that the next input changes, of 16 bytes each
+ * (models/shard/shard_roles.h, ShardWord). */
 #define FEED_COPY 254
 #define FEED_TASK 253
 #define FEED_HAD 252
@@ -120,6 +122,7 @@ typedef struct {
 #define FEED_SLICED 242
 #define FEED_MADE 241
 #define FEED_FAILS 240
+#define FEED_WORDS 239
 
 /* A ShardFailure without its reason. On the wire as in memory. */
 typedef struct {

@@ -138,6 +138,9 @@ size_t shard_n_admission_words(const RubatoShard *shard);
 void shard_get_admission(const RubatoShard *shard, size_t first, size_t n, uint64_t *words);
 void shard_set_admission(RubatoShard *shard, size_t first, size_t n, const uint64_t *words);
 
+/* Whether it is known which of these words a request changes. */
+bool shard_knows_admission_words(const RubatoShard *shard);
+
 /* Some of these words of one of the parts that a table had. */
 typedef struct {
     size_t n_all; /* that the part had */

@@ -131,6 +131,45 @@ static uint64_t get_first(const RubatoShard *shard, size_t i)
                                : shard->admission_seed;
 }
 
+bool shard_knows_admission_words(const RubatoShard *shard)
+{
+    return shard->admission == NULL || admission_knows_words(shard->admission);
+}
+
+static void list(GArray *words, AdmissionWords some)
+{
+    for (size_t i = 0; i < some.n; i++) {
+        const uint64_t word = N_FIRST_WORDS + some.first + i;
+
+        g_array_append_val(words, word);
+    }
+}
+
+void shard_list_asked_words(const RubatoShard *shard, RubatoKey key, GArray *words)
+{
+    list(words, admission_words_of(shard->admission, key));
+}
+
+void shard_list_refused_words(const RubatoShard *shard, uint64_t n_before, GArray *words)
+{
+    for (uint64_t i = n_before; i < shard->admission->n_refused; i++)
+        list(words, admission_words_aged(shard->admission, i + 1));
+    for (uint64_t i = WORD_ADMITTED; i <= WORD_REFUSED; i++)
+        g_array_append_val(words, i);
+}
+
+bool shard_set_admission_words(RubatoShard *shard, const ShardWord *words, size_t n)
+{
+    const size_t n_all = shard_n_admission_words(shard);
+
+    for (size_t i = 0; i < n; i++) {
+        if (words[i].at >= n_all || words[i].at == WORD_SEED)
+            return false;
+        shard_set_admission(shard, (size_t)words[i].at, 1, &words[i].word);
+    }
+    return true;
+}
+
 /* It begins anew. */
 static void restart(RubatoShard *shard, uint64_t seed)
 {

@@ -12,6 +12,9 @@
  * the same block from leaving. So does that of the other shard, which is asked for fewer rows at a
  * time: those that it has, and those that it is to make.
  *
+ * Only the primary's shard asks what admits keys. When all rows have been sent, what it asks from
+ * follows in slices, and so the words that have changed are told, too.
+ *
  * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard/image.h"
 #include "models/shard/shard_private.h"
@@ -21,6 +24,11 @@ struct ShardMade {
     GArray *places; /* of uint64_t: where the present input has made rows, or is to make some */
     guint n_taken;  /* of these, by a shard that is told */
     uint64_t place; /* of the next key */
+
+    /* of a primary's shard, when all rows have been sent */
+    GArray *changed; /* of uint64_t: words of what admits keys that the present input has changed;
+                      * NULL: they are not noted */
+    GArray *words;   /* of ShardWord: these, when the input has ended */
 };
 
 bool shard_chooses_rows(const RubatoShard *shard)
@@ -30,8 +38,11 @@ bool shard_chooses_rows(const RubatoShard *shard)
 
 void shard_forget_made(RubatoShard *shard)
 {
-    if (shard->made != NULL)
+    if (shard->made != NULL) {
         g_array_unref(shard->made->places);
+        g_clear_pointer(&shard->made->changed, g_array_unref);
+        g_clear_pointer(&shard->made->words, g_array_unref);
+    }
     g_clear_pointer(&shard->made, g_free);
     shard->by_place = false;
 }
@@ -68,6 +79,10 @@ void shard_begin_places(RubatoShard *shard)
     shard->by_place = true;
     shard->made->place = 0;
     g_array_set_size(shard->made->places, 0);
+    if (shard->made->changed == NULL)
+        return;
+    g_array_set_size(shard->made->changed, 0);
+    g_array_set_size(shard->made->words, 0);
 }
 
 void shard_end_places(RubatoShard *shard)
@@ -79,6 +94,41 @@ void shard_end_places(RubatoShard *shard)
     shard->made->n_taken = 0;
     g_array_set_size(shard->made->places, 0);
 }
+
+/* ---- what admits keys ---- */
+
+void shard_note_words(RubatoShard *shard)
+{
+    if (shard->admission == NULL || !shard_knows_admission_words(shard))
+        return;
+    shard_note_made(shard, true);
+    if (shard->made->changed != NULL)
+        return;
+    shard->made->changed = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    shard->made->words = g_array_new(FALSE, FALSE, sizeof(ShardWord));
+}
+
+void shard_read_words(RubatoShard *shard)
+{
+    const ShardMade *const made = shard->made;
+
+    for (guint i = 0; made != NULL && made->changed != NULL && i < made->changed->len; i++) {
+        ShardWord word = { .at = g_array_index(made->changed, uint64_t, i) };
+
+        shard_get_admission(shard, (size_t)word.at, 1, &word.word);
+        g_array_append_val(made->words, word);
+    }
+}
+
+const ShardWord *shard_words(const RubatoShard *shard, size_t *n)
+{
+    const GArray *const words = shard->made == NULL ? NULL : shard->made->words;
+
+    *n = words == NULL ? 0 : words->len;
+    return *n == 0 ? NULL : (const ShardWord *)(const void *)words->data;
+}
+
+/* ---- places ---- */
 
 const uint64_t *shard_made(const RubatoShard *shard, size_t *n)
 {
@@ -110,11 +160,18 @@ static bool find_or_make(RubatoShard *shard, RubatoAdmission *admission, const R
 static bool find_and_note(RubatoShard *shard, RubatoAdmission *admission, const RubatoKey *keys,
                           size_t n, void **rows)
 {
+    GArray *const changed = admission == NULL ? NULL : shard->made->changed;
+    const uint64_t n_refused = admission == NULL ? 0 : admission->n_refused;
     void *before[BLOCK];
 
     shard_find(shard, keys, n, before);
     if (!find_or_make(shard, admission, keys, n, rows))
         return false;
+    for (size_t i = 0; changed != NULL && i < n; i++)
+        if (before[i] == NULL) /* it was asked for, perhaps */
+            shard_list_asked_words(shard, keys[i], changed);
+    if (changed != NULL)
+        shard_list_refused_words(shard, n_refused, changed);
     for (size_t i = 0; i < n; i++) {
         const uint64_t place = shard->made->place + i;
 

@@ -122,13 +122,19 @@ void shard_clear_role(RubatoShard *shard);
 void shard_note_eviction(RubatoShard *shard, RubatoKey key);
 void shard_note_wanted(RubatoShard *shard, const RubatoKey *keys, size_t n, void *const *rows);
 
+/* shard_admission.c: for shard_made.c. The numbers of the words that change at most when a key is
+ * asked for; of those that have changed besides, since so many Adds were refused. */
+void shard_list_asked_words(const RubatoShard *shard, RubatoKey key, GArray *words);
+void shard_list_refused_words(const RubatoShard *shard, uint64_t n_before, GArray *words);
+
 /* shard_made.c: for shard_roles.c. Whether a shard that leads notes which rows it makes; whether
- * one that follows is told. Rows are made as ever again; the places of an input begin; they end,
- * also those of which it was told. */
+ * one that follows is told. Rows are made as ever again; the places of an input begin; the words
+ * that it has changed are read; the places end, also those of which it was told. */
 void shard_note_made(RubatoShard *shard, bool notes);
 bool shard_await_made(RubatoShard *shard, bool awaits);
 void shard_forget_made(RubatoShard *shard);
 void shard_begin_places(RubatoShard *shard);
+void shard_read_words(RubatoShard *shard);
 void shard_end_places(RubatoShard *shard);
 
 /* shard_failures.c: for shard_roles.c. Failures are noted, or told, from now on, or no longer; an

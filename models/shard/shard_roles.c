@@ -92,6 +92,7 @@ bool shard_await_rows(RubatoShard *shard, bool awaits)
 void shard_end_input(RubatoShard *shard)
 {
     shard->by_place = false;
+    shard_read_words(shard);
     shard_end_failures(shard);
 }
 

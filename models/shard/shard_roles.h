@@ -18,6 +18,9 @@
  * leaves all others out: these are absent in the primary, too, or have not come. So each row that
  * it has is that of the primary, after each input, and it evicts for the same rows.
  *
+ * What admits keys follows the rows in slices. Nobody asks it until all of it has come. Until then
+ * the replica is told which words of it inputs change.
+ *
  * A request that writes ragged rows may fail by what they are. So such a replica is told which ones
  * fail, and where (shard_failures.c).
  *
@@ -58,6 +61,11 @@ typedef struct {
 
 #define SHARD_FAILURE_MOST_BYTES ((size_t)1000)
 
+/* A word of what a shard admits keys by (shard_get_admission): as it is told. */
+typedef struct {
+    uint64_t at, word;
+} ShardWord;
+
 /* Whether it depends on other rows which ones an input makes; then a replica that does not have all
  * rows yet must be told which ones these are. */
 bool shard_chooses_rows(const RubatoShard *shard);
@@ -78,6 +86,15 @@ void shard_end_input(RubatoShard *shard);
 /* Of a shard that notes them, after an input: the places of the keys for which it has made rows, in
  * their order. */
 const uint64_t *shard_made(const RubatoShard *shard, size_t *n);
+
+/* Of a shard that leads: from now on it also notes which words of what admits keys inputs change,
+ * until it notes nothing more. The second function is for after an input: these words, as they are
+ * then. */
+void shard_note_words(RubatoShard *shard);
+const ShardWord *shard_words(const RubatoShard *shard, size_t *n);
+
+/* Of a shard that follows. False: they make no sense. */
+bool shard_set_admission_words(RubatoShard *shard, const ShardWord *words, size_t n);
 
 /* Likewise: the requests that have failed. */
 const ShardFailure *shard_failures(const RubatoShard *shard, size_t *n);

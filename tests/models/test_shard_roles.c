@@ -34,7 +34,7 @@ static const RubatoTableSpec SPECS[] = {
       .expire_below = .01,
       .expire_decay = .9 },
     { .create_on_get = true, .update = "adagrad" },
-    { .admit = "count", .admit_count = 3, .admit_bytes = 1 << 18 },
+    { .admit = "count", .admit_count = 3, .admit_bytes = 1 << 18, .admit_halve_after = 5000 },
     { .max_bytes = 5 << 20,
       .width = 30,
       .evict = "lfu",
@@ -124,7 +124,8 @@ static void put(Part *part, Input *input)
     RubatoShard *const leads = part->shards[part->leads];
     const ShardEviction *evictions = NULL;
     const uint64_t *made = NULL;
-    size_t n = 0, n_made = 0;
+    const ShardWord *words = NULL;
+    size_t n = 0, n_made = 0, n_words = 0;
 
     shard_note_made(leads, part->coming > 0 && shard_chooses_rows(leads));
     if (shard_goes_first(leads))
@@ -133,12 +134,15 @@ static void put(Part *part, Input *input)
     if (shard_goes_first(leads)) {
         shard_end_input(leads);
         made = shard_made(leads, &n_made);
+        words = shard_words(leads, &n_words);
         evictions = shard_evictions(leads, &n);
     }
     for (size_t i = part->leads + 1; i < part->n; i++) {
         ck_assert(n == 0 || shard_expect_evictions(part->shards[i], evictions, n));
         ck_assert(i != part->coming || n_made == 0 ||
                   shard_expect_made(part->shards[i], made, n_made));
+        ck_assert(i != part->coming || n_words == 0 ||
+                  shard_set_admission_words(part->shards[i], words, n_words));
         shard_begin_told_input(part->shards[i]);
         input(part->shards[i], part);
         shard_end_told_input(part->shards[i]);
@@ -175,15 +179,19 @@ static RubatoShard *make(const Part *part)
     return shard;
 }
 
-static void copy_admission(RubatoShard *from, RubatoShard *to)
+static void copy_words(RubatoShard *from, RubatoShard *to, size_t first, size_t n)
 {
-    const size_t n = shard_n_admission_words(from);
     g_autofree uint64_t *words = g_new(uint64_t, n + 1);
 
     if (n == 0)
         return;
-    shard_get_admission(from, 0, n, words);
-    shard_set_admission(to, 0, n, words);
+    shard_get_admission(from, first, n, words);
+    shard_set_admission(to, first, n, words);
+}
+
+static void copy_admission(RubatoShard *from, RubatoShard *to)
+{
+    copy_words(from, to, 0, shard_n_admission_words(from));
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -250,6 +258,23 @@ static void follow(Part *part)
 
 static void go_on(Part *part);
 
+/* Inputs come between slices of what admits keys, too. */
+static void copy_admission_in_slices(Part *part, RubatoShard *from, RubatoShard *to)
+{
+    const size_t n_all = shard_n_admission_words(from);
+
+    shard_note_words(from);
+    for (size_t first = 0; first < n_all;) {
+        const size_t n_most = 1 + (size_t)draw(part, 10000);
+        const size_t n = MIN(n_all - first, n_most);
+
+        copy_words(from, to, first, n);
+        first += n;
+        if (first < n_all)
+            go_on(part);
+    }
+}
+
 /* Inputs come between slices, which are pieces of what a walk finds. */
 static void follow_in_slices(Part *part)
 {
@@ -279,7 +304,7 @@ static void follow_in_slices(Part *part)
             go_on(part);
         }
     }
-    copy_admission(from, to);
+    copy_admission_in_slices(part, from, to);
     if (shard_chooses_rows(to))
         ck_assert(shard_await_rows(to, false));
     part->coming = 0;

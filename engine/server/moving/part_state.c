@@ -176,19 +176,24 @@ bool part_state_send_uses(const PartState *state, GError **error)
     return send_values(state, MESSAGE_SET_USES, &one, sizeof uses, error);
 }
 
-static bool send_admission(const PartState *state, GError **error)
+/* Of what admits keys, these words. */
+static bool send_words(const PartState *state, size_t first, size_t n, GError **error)
 {
-    const size_t n = shard_n_admission_words(state->shard);
     const size_t most = PART_STATE_BLOCK_BYTES / sizeof(uint64_t);
 
     for (size_t begin = 0; begin < n; begin += most) {
-        const RubatoKeys numbers = { .first = begin, .n = MIN(n - begin, most) };
+        const RubatoKeys numbers = { .first = first + begin, .n = MIN(n - begin, most) };
 
-        shard_get_admission(state->shard, begin, numbers.n, state->values);
+        shard_get_admission(state->shard, numbers.first, numbers.n, state->values);
         if (!send_values(state, MESSAGE_SET_ADMISSION, &numbers, sizeof(uint64_t), error))
             return false;
     }
     return true;
+}
+
+static bool send_admission(const PartState *state, GError **error)
+{
+    return send_words(state, 0, shard_n_admission_words(state->shard), error);
 }
 
 static bool send_all_rows(const PartState *state, GError **error)
@@ -270,8 +275,7 @@ bool part_state_send_first(const PartState *state, GError **error)
 
 bool part_state_send_last(const PartState *state, GError **error)
 {
-    return send_admission(state, error) && (!is_ragged(state) || send_n_writes(state, error)) &&
-           send_counts(state, error);
+    return (!is_ragged(state) || send_n_writes(state, error)) && send_counts(state, error);
 }
 
 void part_slice_clear(PartSlice *slice)
@@ -291,7 +295,7 @@ static RubatoKeys next_of_range(const PartState *state, PartSlice *slice, size_t
     keys.first += slice->next;
     keys.n = (size_t)MIN(n_all - slice->next, n);
     slice->next += keys.n;
-    slice->at_end = slice->next == n_all;
+    slice->has_all_rows = slice->next == n_all;
     return keys;
 }
 
@@ -310,7 +314,7 @@ static RubatoKeys next_found(const PartState *state, PartSlice *slice, size_t n)
     const guint begin = slice->n_sent;
 
     slice->n_sent += (guint)MIN(slice->found->len - begin, n);
-    slice->at_end = slice->has_walked && slice->n_sent == slice->found->len;
+    slice->has_all_rows = slice->has_walked && slice->n_sent == slice->found->len;
     if (slice->n_sent == begin)
         return (RubatoKeys){ 0 };
 
@@ -334,41 +338,68 @@ static void go_back(const PartState *state, PartSlice *slice, size_t n)
 {
     if (n == 0)
         return;
-    slice->at_end = false;
+    slice->has_all_rows = false;
     if (rubato_table_spec_holds_range(shard_spec(state->shard)))
         slice->next -= n;
     else
         slice->n_sent -= (guint)n;
 }
 
-/* How many rows fit is seen when their lengths are known. */
-static bool send_ragged_slice(const PartState *state, PartSlice *slice, size_t n_bytes,
+/* How many rows fit is seen when their lengths are known. *n_bytes: what is left of it. */
+static bool send_ragged_slice(const PartState *state, PartSlice *slice, size_t *n_bytes,
                               GError **error)
 {
-    while (n_bytes > 0 && !slice->at_end) {
+    while (*n_bytes > 0 && !slice->has_all_rows) {
         const RubatoKeys keys = next_rows(state, slice, state->most);
         size_t n_sent = 0;
 
-        if (keys.n > 0 && !send_some_ragged(state, &keys, &n_bytes, &n_sent, error))
+        if (keys.n > 0 && !send_some_ragged(state, &keys, n_bytes, &n_sent, error))
             return false;
         go_back(state, slice, keys.n - n_sent);
     }
     return true;
 }
 
-bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes, GError **error)
+/* The same of rows of one length. */
+static bool send_even_slice(const PartState *state, PartSlice *slice, size_t *n_bytes,
+                            GError **error)
 {
     const size_t row_bytes = MAX(1, state->row_bytes + state->state_bytes);
-    size_t n_left = MAX(1, n_bytes / row_bytes);
 
-    if (is_ragged(state))
-        return send_ragged_slice(state, slice, n_bytes, error);
-    while (n_left > 0 && !slice->at_end) {
-        const RubatoKeys keys = next_rows(state, slice, MIN(n_left, state->most));
+    while (*n_bytes > 0 && !slice->has_all_rows) {
+        const size_t most = MIN(MAX(1, *n_bytes / row_bytes), state->most);
+        const RubatoKeys keys = next_rows(state, slice, most);
 
         if (keys.n > 0 && !send_rows_of(state, &keys, error))
             return false;
-        n_left -= keys.n;
+        *n_bytes -= MIN(*n_bytes, keys.n * row_bytes);
     }
     return true;
+}
+
+/* From the first of them on the shard notes which ones change; what it cannot note is sent at
+ * once. */
+static bool send_admission_slice(const PartState *state, PartSlice *slice, size_t n_bytes,
+                                 GError **error)
+{
+    const size_t n_left = shard_n_admission_words(state->shard) - slice->n_words;
+    const size_t n = shard_knows_admission_words(state->shard)
+                         ? MIN(n_left, MAX(1, n_bytes / sizeof(uint64_t)))
+                         : n_left;
+
+    shard_note_words(state->shard);
+    if (!send_words(state, slice->n_words, n, error))
+        return false;
+    slice->n_words += n;
+    slice->at_end = n == n_left;
+    return true;
+}
+
+bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes, GError **error)
+{
+    if (!(is_ragged(state) ? send_ragged_slice(state, slice, &n_bytes, error)
+                           : send_even_slice(state, slice, &n_bytes, error)))
+        return false;
+    return !slice->has_all_rows || (n_bytes == 0 && shard_n_admission_words(state->shard) > 0) ||
+           send_admission_slice(state, slice, n_bytes, error);
 }

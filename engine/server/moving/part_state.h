@@ -47,19 +47,21 @@ void part_state_clear(PartState *state);
  * may run until all rows have been sent, except requests to rows of different lengths. */
 bool part_state_has_slices(const RubatoShard *shard);
 
-/* Which rows have been sent. All zero at first. */
+/* What has been sent of the rows, and behind them of what admits keys. All zero at first. */
 typedef struct {
-    uint64_t next;   /* a dense row's number; in other storage a place */
-    bool at_end;     /* all have been sent */
-    GArray *found;   /* of RubatoKey: the last rows up to that place */
-    guint n_sent;    /* of these */
-    bool has_walked; /* there are no rows behind them */
+    uint64_t next;     /* a dense row's number; in other storage a place */
+    bool has_all_rows; /* they have been sent */
+    uint64_t n_words;  /* of what admits keys that have been sent */
+    bool at_end;       /* all has been sent */
+    GArray *found;     /* of RubatoKey: the last rows up to that place */
+    guint n_sent;      /* of these */
+    bool has_walked;   /* there are no rows behind them */
 } PartSlice;
 
 void part_slice_clear(PartSlice *slice);
 
 /* In three steps: what comes before rows; the next rows, of about so many bytes, and one row at
- * least; what comes behind them. False: `send` has failed. */
+ * least, or of what admits keys as much; what comes behind them. False: `send` has failed. */
 bool part_state_send_first(const PartState *state, GError **error);
 bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes,
                            GError **error);

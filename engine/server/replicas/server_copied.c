@@ -220,6 +220,9 @@ static void take_piece(Server *server, Replica *replica, Message *message)
     } else if (is_coming && message->fed_kind == FEED_MADE) {
         makes_sense = replica_has_words(message, sizeof(uint64_t)) &&
                       shard_expect_made(replica->shard, request->input, request->keys.n);
+    } else if (is_coming && message->fed_kind == FEED_WORDS) {
+        makes_sense = replica_has_words(message, sizeof(ShardWord)) &&
+                      shard_set_admission_words(replica->shard, request->input, request->keys.n);
     } else if (is_coming && message->fed_kind == FEED_FAILS) {
         makes_sense = expect_failure(replica, message);
     } else if (is_coming && message->fed_kind == FEED_COPIED) {

@@ -306,19 +306,31 @@ static void tell_more(Server *server, FedPart *fed, Message *message, uint8_t ki
         }
 }
 
+/* Tells words that belong together, as rows of as many bytes. */
+static void tell_words(Server *server, FedPart *fed, const void *words, size_t n, size_t bytes,
+                       uint8_t kind)
+{
+    const size_t most = post_office_max_keys(bytes);
+
+    for (size_t begin = 0; begin < n; begin += most) {
+        Message message = { .row_bytes = bytes,
+                            .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
+                                         .input = (const char *)words + begin * bytes } };
+
+        tell_more(server, fed, &message, kind);
+    }
+}
+
 static void tell_made(Server *server, FedPart *fed, const RubatoShard *shard)
 {
-    const size_t most = post_office_max_keys(sizeof(uint64_t));
     size_t n;
     const uint64_t *const places = shard_made(shard, &n);
 
-    for (size_t begin = 0; begin < n; begin += most) {
-        Message message = { .row_bytes = sizeof *places,
-                            .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
-                                         .input = places + begin } };
+    tell_words(server, fed, places, n, sizeof *places, FEED_MADE);
 
-        tell_more(server, fed, &message, FEED_MADE);
-    }
+    const ShardWord *const words = shard_words(shard, &n);
+
+    tell_words(server, fed, words, n, sizeof *words, FEED_WORDS);
 }
 
 static void tell_failures(Server *server, FedPart *fed, const RubatoShard *shard)

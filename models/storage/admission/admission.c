@@ -85,6 +85,23 @@ uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words)
     return admission->ops->memory == NULL ? NULL : admission->ops->memory(admission, n_words);
 }
 
+bool admission_knows_words(const RubatoAdmission *admission)
+{
+    return admission->ops->memory == NULL || admission->ops == &count_admission_ops;
+}
+
+AdmissionWords admission_words_of(const RubatoAdmission *admission, RubatoKey key)
+{
+    return admission->ops == &count_admission_ops ? count_admission_words_of(admission, key)
+                                                  : (AdmissionWords){ 0 };
+}
+
+AdmissionWords admission_words_aged(const RubatoAdmission *admission, uint64_t n_refused)
+{
+    return admission->ops == &count_admission_ops ? count_admission_words_aged(admission, n_refused)
+                                                  : (AdmissionWords){ 0 };
+}
+
 bool admission_merge(RubatoAdmission *admission, size_t n_all, size_t first, size_t n,
                      const uint64_t *words)
 {

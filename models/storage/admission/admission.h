@@ -44,6 +44,21 @@ void count_admission_note_change(RubatoAdmission *admission);
 /* Its memory; NULL and 0 words if it has none. */
 uint64_t *admission_memory(RubatoAdmission *admission, size_t *n_words);
 
+/* Words of its memory. */
+typedef struct {
+    size_t first, n;
+} AdmissionWords;
+
+/* Whether the two functions below know which words change: of no memory, or of counts. */
+bool admission_knows_words(const RubatoAdmission *admission);
+
+/* The words that change at most when it is asked for a key; and besides, when it refuses an Add,
+ * after which it has refused so many. */
+AdmissionWords admission_words_of(const RubatoAdmission *admission, RubatoKey key);
+AdmissionWords admission_words_aged(const RubatoAdmission *admission, uint64_t n_refused);
+AdmissionWords count_admission_words_of(const RubatoAdmission *admission, RubatoKey key);
+AdmissionWords count_admission_words_aged(const RubatoAdmission *admission, uint64_t n_refused);
+
 /* Adds what another admission of the same name and seed answered from to what this one does, so
  * that no key is counted fewer times than by either. n of its n_all words come, from word `first`
  * on. False: an admission that was registered stays as it is, because only it knows what its words

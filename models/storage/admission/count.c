@@ -177,6 +177,26 @@ static void __attribute__((noinline)) age(const CountAdmission *admission, uint6
         words[i] = words[i] >> 1 & lower;
 }
 
+AdmissionWords count_admission_words_of(const RubatoAdmission *base, RubatoKey key)
+{
+    const CountAdmission *admission = (const CountAdmission *)base;
+    const unsigned n_bits = admission->n_bits;
+    const uint64_t *const block = block_of(admission, key_hash(&admission->key_hash, key), n_bits);
+
+    return (AdmissionWords){ (size_t)(block - (const uint64_t *)(const void *)admission->lines),
+                             n_bits };
+}
+
+AdmissionWords count_admission_words_aged(const RubatoAdmission *base, uint64_t n_refused)
+{
+    const CountAdmission *admission = (const CountAdmission *)base;
+
+    if (admission->halve_after == 0 || n_refused < admission->halve_after ||
+        n_refused % admission->halve_after >= admission->n_lines)
+        return (AdmissionWords){ 0 };
+    return (AdmissionWords){ n_refused % admission->halve_after * WORDS_OF_LINE, WORDS_OF_LINE };
+}
+
 /* Whether an Add makes a key's row; else it is counted. The block is the key's, h its hash.
  * Storages find keys by other bits of a hash with another seed. Nobody can predict the answer, so
  * there is no jump. With constant n_bits the compiler makes a function for each. */

@@ -8,15 +8,15 @@
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"
 
-/* Two rows of a word each are a slice. */
-enum { WINDOW_BYTES = 64, N_SLICES = WORLD_KEYS / 2 };
+/* Two rows of a word each are a slice, or eight words of what admits keys. */
+enum { WINDOW_BYTES = 64, N_SLICES = WORLD_KEYS / 2, N_WORDS = 256 / sizeof(uint64_t) };
 
 static const RubatoTableSpec LIKE[] = {
     { .model = "asp" },
     { .model = "asp", .storage = "hash" },
     { .model = "asp", .storage = "hash", .max_bytes = 8 << 20 },
     { .model = "asp", .storage = "hash", .expire = "clocks", .expire_after = 5 },
-    { .model = "asp", .storage = "hash", .admit = "count", .admit_count = 2, .admit_bytes = 1024 },
+    { .model = "asp", .storage = "hash", .admit = "count", .admit_count = 2, .admit_bytes = 256 },
 };
 
 /* The primary's node adds to a row, and the other replica gets that. Whether it is acknowledged. */
@@ -56,7 +56,8 @@ static void pass_slice(void)
 static void begin(const RubatoTableSpec *like)
 {
     replica_world_begin_like(like);
-    replica_world_server(0)->office->sizes.window_bytes = WINDOW_BYTES;
+    replica_world_server(0)->office->sizes.window_bytes =
+        like->admit == NULL ? WINDOW_BYTES : 4 * WINDOW_BYTES; /* more is told */
     for (uint32_t i = 0; i <= 2; i++)
         replica_world_begin_task(i);
     replica_world_deliver_all();
@@ -82,6 +83,14 @@ static void check_same(void)
     ck_assert_uint_eq(shard_uses(copy).n_uses, shard_uses(shard).n_uses);
     for (size_t i = 0; i < WORLD_KEYS; i++)
         ck_assert_int_eq(rows[0][i], rows[1][i]);
+    ck_assert_uint_eq(shard_n_admission_words(copy), shard_n_admission_words(shard));
+    for (size_t i = 0; i < shard_n_admission_words(shard); i++) {
+        uint64_t words[2];
+
+        shard_get_admission(shard, i, 1, &words[0]);
+        shard_get_admission(copy, i, 1, &words[1]);
+        ck_assert_uint_eq(words[0], words[1]);
+    }
 }
 
 /* Whatever row they change, sent or not, and also one that was not there. */
@@ -101,11 +110,11 @@ START_TEST(inputs_go_between_the_slices_of_an_image)
             ck_assert(add(WORLD_KEYS + (RubatoKey)n_slices, 1, &call));
         if (is_hash && n_slices % 2 > 0)
             ck_assert(add(WORLD_KEYS + (RubatoKey)n_slices, 1, &call));
-        ck_assert_int_le(n_slices, 2 * N_SLICES);
+        ck_assert_int_le(n_slices, 2 * N_SLICES + N_WORDS);
         pass_slice();
         ck_assert_int_ne(replica_world_replica(2)->stage, REPLICA_WHOLE);
     }
-    ck_assert_int_ge(n_slices, N_SLICES);
+    ck_assert_int_ge(n_slices, LIKE[_i].admit == NULL ? N_SLICES : 1 + N_WORDS / 8);
     replica_world_deliver_all();
     check_same();
     ck_assert(!add(3, 7, &call)); /* it counts */
@@ -150,7 +159,7 @@ START_TEST(an_answer_waits_for_no_more_than_two_slices)
     ck_assert_uint_eq(calls[n - 1].status, CALL_OK);
     ck_assert(!replica_world_is_sent(2, 0, FEED_COPIED));
     ck_assert(add(3, 1, &calls[n])); /* what is under way counts from there on */
-    for (int i = 0; i < N_SLICES; i++)
+    for (int i = 0; i < N_SLICES + N_WORDS; i++)
         pass_slice();
     replica_world_deliver_all();
     check_same();
