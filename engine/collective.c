@@ -185,6 +185,8 @@ static bool make_as_newcomer(RubatoEngine *engine, const CollectiveCall *call, G
             g_message("node %u waits for the other nodes to come to %s (for %.1f s so far)",
                       engine->id, call->text, stall_clock_s(&clock));
     const bool was_past = newcomer->stage == NEWCOMER_PAST;
+    if (was_past) /* so the next call finds the tables that there are */
+        newcomer_await_done(engine, number);
     const uint32_t id = newcomer->past_id;
     g_autofree char *told = was_past ? g_strdup(newcomer->past_told) : NULL;
     const bool ok = newcomer_check_call(engine, error);

@@ -191,9 +191,10 @@ Table *engine_hold_table(RubatoEngine *engine, const char *name, GError **error)
 
 void engine_release_table(RubatoEngine *engine, Table *table)
 {
-    (void)engine;
     g_assert(table->n_holds > 0);
     table->n_holds--;
+    if (engine->newcomer != NULL) /* see newcomer_await_release */
+        pthread_cond_broadcast(&engine->changed);
 }
 
 void engine_tell_deferred(RubatoEngine *engine)

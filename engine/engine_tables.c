@@ -209,9 +209,10 @@ static bool perform_drop(RubatoEngine *engine, const ControlGo *go, void *data, 
     Table *table;
     bool used;
 
-    (void)go;
     pthread_mutex_lock(&engine->lock);
     table = engine_find_table(engine, drop->name, error);
+    if (table != NULL)
+        newcomer_await_release(engine, table, go->call);
     used = table != NULL && table->n_holds > 0;
     if (table != NULL && !used) {
         guint i = 0;

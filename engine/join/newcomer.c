@@ -2,7 +2,17 @@
  *
  * Why its waits end. The scheduler answers each call: at once, or as it answers those of the
  * others. Otherwise the thread of serving.h ends, because the run has ended for this node. Before
- * that it ends a call of the program that it has begun. */
+ * that it ends a call of the program that it has begun.
+ *
+ * newcomer_await_done waits for the end of calls that the scheduler has decided: it has told this
+ * node so before.
+ *
+ * newcomer_await_release waits for the program, in the thread of serving.h, which does nothing for
+ * the program meanwhile. So it does not wait if the program asks for the very call that is made: it
+ * may have another one in its place, and is refused after this one. An earlier call is answered by
+ * the scheduler, and no other thread. A task that goes on may need the others, which are in this
+ * call: it is not waited for either. What is left is a task that has ended, and reads, which
+ * servers answer. */
 #include "engine/join/newcomer.h"
 
 #include "engine/engine_private.h"
@@ -30,6 +40,7 @@ Newcomer *newcomer_new(void)
     newcomer->watched = g_array_new(FALSE, FALSE, sizeof(WatchedTask));
     g_array_set_clear_func(newcomer->watched, clear_watched);
     newcomer->tables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    newcomer->told = g_queue_new();
     return newcomer;
 }
 
@@ -38,6 +49,7 @@ void newcomer_free(Newcomer *newcomer)
     if (newcomer == NULL)
         return;
     g_array_unref(newcomer->watched);
+    g_queue_free_full(newcomer->told, g_free);
     g_hash_table_unref(newcomer->tables);
     g_clear_error(&newcomer->error);
     g_free(newcomer->past_text);
@@ -194,6 +206,36 @@ bool newcomer_makes(Newcomer *newcomer, uint64_t call)
 
 /* ---- its thread ---- */
 
+void newcomer_note_told(Newcomer *newcomer, uint64_t call)
+{
+    g_queue_push_tail(newcomer->told, g_memdup2(&call, sizeof call));
+}
+
+void newcomer_note_done(RubatoEngine *engine)
+{
+    g_free(g_queue_pop_head(engine->newcomer->told));
+    pthread_cond_broadcast(&engine->changed);
+}
+
+static bool has_to_do(const Newcomer *newcomer, uint64_t call)
+{
+    const uint64_t *const first = g_queue_peek_head(newcomer->told);
+
+    return first != NULL && *first <= call && !newcomer->has_ended;
+}
+
+void newcomer_await_done(RubatoEngine *engine, uint64_t call)
+{
+    StallClock clock;
+
+    stall_clock_start(&clock, engine->stall_ms);
+    while (has_to_do(engine->newcomer, call))
+        if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
+            g_message("node %u, which has joined the run, has yet to do its part of calls that the "
+                      "others have made (for %.1f s so far)",
+                      engine->id, stall_clock_s(&clock));
+}
+
 void newcomer_end_call(RubatoEngine *engine, bool ok, GError *error)
 {
     Newcomer *const newcomer = engine->newcomer;
@@ -215,12 +257,19 @@ void newcomer_end(RubatoEngine *engine)
 
 /* ---- the program ---- */
 
+char *newcomer_describe_end(const RubatoEngine *engine)
+{
+    return g_strdup_printf("node %u, which has joined the run: the run has ended meanwhile",
+                           engine->id);
+}
+
 /* Why nothing is heard any more. The lock is held. */
 static void tell_end(RubatoEngine *engine, GError **error)
 {
-    if (engine_check(engine, error))
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED,
-                    "node %u, which has joined the run: the run has ended meanwhile", engine->id);
+    if (!engine_check(engine, error))
+        return;
+    g_autofree char *text = newcomer_describe_end(engine);
+    g_set_error_literal(error, RUBATO_ERROR, RUBATO_ERROR_CANCELLED, text);
 }
 
 bool newcomer_wait_placed(RubatoEngine *engine, GError **error)
@@ -249,6 +298,46 @@ void newcomer_note_placed(RubatoEngine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* The lock is held. */
+static bool is_in_run(const RubatoEngine *engine, const Table *table)
+{
+    for (guint i = 0; i < engine->runs->len; i++) {
+        size_t n;
+        Table *const *const tables = task_run_tables(g_ptr_array_index(engine->runs, i), &n);
+
+        for (size_t j = 0; j < n; j++)
+            if (tables[j] == table)
+                return true;
+    }
+    return false;
+}
+
+/* The lock is held. */
+static bool will_release(const RubatoEngine *engine, const Table *table, uint64_t call)
+{
+    const Newcomer *const newcomer = engine->newcomer;
+    const bool asks_for_it = newcomer->stage == NEWCOMER_ASKED && newcomer->n_calls >= call;
+    const bool awaits_task =
+        newcomer->awaited != 0 && !find_watched(newcomer, newcomer->awaited)->has_ended;
+
+    return table->n_holds > 0 && !newcomer->has_caught_up && !asks_for_it && !awaits_task &&
+           !engine->left && !engine->scheduler_lost && !is_in_run(engine, table);
+}
+
+void newcomer_await_release(RubatoEngine *engine, const Table *table, uint64_t call)
+{
+    StallClock clock;
+
+    if (engine->newcomer == NULL)
+        return;
+    stall_clock_start(&clock, engine->stall_ms);
+    while (will_release(engine, table, call))
+        if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
+            g_message("node %u cannot drop table %s yet: its program, which has yet to catch up, "
+                      "uses it (for %.1f s so far)",
+                      engine->id, table->spec->name, stall_clock_s(&clock));
+}
+
 uint64_t newcomer_begin_call(RubatoEngine *engine, const CollectiveCall *call)
 {
     Newcomer *const newcomer = engine->newcomer;
@@ -256,7 +345,9 @@ uint64_t newcomer_begin_call(RubatoEngine *engine, const CollectiveCall *call)
     newcomer->stage = NEWCOMER_ASKED;
     newcomer->call = call;
     newcomer->has_gone = false;
-    return ++newcomer->n_calls;
+    newcomer->n_calls++;
+    pthread_cond_broadcast(&engine->changed); /* see newcomer_await_release */
+    return newcomer->n_calls;
 }
 
 bool newcomer_check_call(RubatoEngine *engine, GError **error)
@@ -298,17 +389,20 @@ void newcomer_note_table(RubatoEngine *engine, const char *name, bool is_there)
 
 bool newcomer_wait_task(RubatoEngine *engine, uint32_t epoch, GError **error)
 {
-    const Newcomer *const newcomer = engine->newcomer;
+    Newcomer *const newcomer = engine->newcomer;
     StallClock clock;
     bool ok = false;
 
     stall_clock_start(&clock, engine->stall_ms);
     pthread_mutex_lock(&engine->lock);
+    newcomer->awaited = epoch;
+    pthread_cond_broadcast(&engine->changed); /* see newcomer_await_release */
     while (!find_watched(newcomer, epoch)->has_ended && !newcomer->has_ended)
         if (stall_clock_wait(&clock, &engine->changed, &engine->lock))
             g_message("node %u, which has joined the run, waits for the end of a task that "
                       "the others had begun before (for %.1f s so far)",
                       engine->id, stall_clock_s(&clock));
+    newcomer->awaited = 0;
     const WatchedTask *const task = find_watched(newcomer, epoch);
     if (task->has_ended)
         ok = control_check(task->code, task->text, error);

@@ -12,6 +12,7 @@
 
 #include <rubato/engine.h>
 
+#include "engine/catalogue.h"
 #include "engine/collective.h"
 
 /* How far the program's present call has come. */
@@ -34,6 +35,7 @@ typedef struct {
     NewcomerStage stage;
     const CollectiveCall *call; /* its own */
     bool has_gone;              /* a GO of it has come */
+    uint32_t awaited;           /* the task for whose end it waits; 0: none */
     bool is_ok;
     GError *error;    /* of a call that is done; owned */
     uint32_t past_id; /* as in PAST, like the next ones */
@@ -42,6 +44,7 @@ typedef struct {
     char *past_told; /* owned; empty: nothing */
 
     GArray *watched;    /* of WatchedTask */
+    GQueue *told;       /* numbers of calls of which its thread has yet to do its part: uint64_t */
     GHashTable *tables; /* names of those that it has made, and not dropped, before it caught up */
 } Newcomer;
 
@@ -66,17 +69,34 @@ void newcomer_hears_commit(RubatoEngine *engine, const ControlCallEnd *commit);
 /* Whether the call of a GO is the program's own, which goes on now. The lock is held. */
 bool newcomer_makes(Newcomer *newcomer, uint64_t call);
 
+/* Its thread is told to do its part of a call; it has done all that it was told first. Calls come
+ * in their order. The lock is held. */
+void newcomer_note_told(Newcomer *newcomer, uint64_t call);
+void newcomer_note_done(RubatoEngine *engine);
+
+/* Waits until the thread has done its part of that call and all before it, if it was told of them.
+ * The lock is held. */
+void newcomer_await_done(RubatoEngine *engine, uint64_t call);
+
 /* The program's call has been made. The lock is held. Takes the error. */
 void newcomer_end_call(RubatoEngine *engine, bool ok, GError *error);
 
 /* The thread of serving.h has done all that it does. */
 void newcomer_end(RubatoEngine *engine);
 
+/* What is said of a run that has ended before the program has caught up. (transfer full) */
+char *newcomer_describe_end(const RubatoEngine *engine);
+
 /* Parts have their places, and maps are open. The thread of part steps. */
 void newcomer_note_placed(RubatoEngine *engine);
 
 /* Waits until parts have their places, so that the program can begin. False: the run ended. */
 bool newcomer_wait_placed(RubatoEngine *engine, GError **error);
+
+/* Of a call of the others that drops the table: waits while the program, which has yet to catch up,
+ * has the table in use. The others have done that before. What they have in use, too, is not waited
+ * for. The lock is held. */
+void newcomer_await_release(RubatoEngine *engine, const Table *table, uint64_t call);
 
 /* Begins the program's next call; what was said of it; ends it. The lock is held. */
 uint64_t newcomer_begin_call(RubatoEngine *engine, const CollectiveCall *call);

@@ -81,6 +81,8 @@ void serving_hear(RubatoEngine *engine, const Control *control)
     engine_list_lost(engine, told->lost, told->workerless);
     told->is_own =
         control->kind == CONTROL_GO && newcomer_makes(engine->newcomer, control->go.call);
+    if (control->kind == CONTROL_GO && engine->newcomer != NULL)
+        newcomer_note_told(engine->newcomer, control->go.call);
     g_queue_push_tail(&engine->serving->queue, told);
     engine->n_told++;
     pthread_cond_broadcast(&engine->changed);
@@ -307,8 +309,10 @@ void serving_run(RubatoEngine *engine, GError **error)
         }
         pthread_mutex_unlock(&engine->lock);
         serves = do_told(engine, told, error);
-        told_free(told);
         pthread_mutex_lock(&engine->lock);
+        if (told->control.kind == CONTROL_GO && engine->newcomer != NULL)
+            newcomer_note_done(engine);
+        told_free(told);
         engine->n_told_done++;
         pthread_cond_broadcast(&engine->changed);
     }
@@ -324,6 +328,19 @@ void serving_run(RubatoEngine *engine, GError **error)
         end_served(engine, 0);
 }
 
+/* The run has ended before the program has caught up: no node answers its reads any more. */
+static void end_program(RubatoEngine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    const bool is_cut_off = engine->left && !engine->scheduler_lost &&
+                            !engine->newcomer->has_caught_up && !engine->is_ending;
+    pthread_mutex_unlock(&engine->lock);
+    if (!is_cut_off)
+        return;
+    g_autofree char *text = newcomer_describe_end(engine);
+    engine_break(engine, CONTROL_CODE(RUBATO_ERROR_CANCELLED), text);
+}
+
 static void *serve(void *user)
 {
     RubatoEngine *const engine = user;
@@ -334,6 +351,7 @@ static void *serve(void *user)
     if (!g_error_matches(error, RUBATO_ERROR, RUBATO_ERROR_SERVED)) /* or others say it */
         g_message("node %u: %s", engine->id, error->message);
     newcomer_end(engine);
+    end_program(engine);
     return NULL;
 }
 

@@ -366,6 +366,13 @@ static bool choose_tables(Restoring *restoring, GError **error)
     return true;
 }
 
+static bool open_snapshot(Restoring *restoring, GError **error)
+{
+    restoring->snapshot =
+        rubato_snapshot_open(restoring->spec->directory, restoring->number, error);
+    return restoring->snapshot != NULL && choose_tables(restoring, error);
+}
+
 static bool perform_check(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
     Restoring *restoring = data;
@@ -381,16 +388,18 @@ static bool perform_check(RubatoEngine *engine, const ControlGo *go, void *data,
                             "task first");
         return false;
     }
-    restoring->snapshot =
-        rubato_snapshot_open(restoring->spec->directory, restoring->number, error);
-    return restoring->snapshot != NULL && choose_tables(restoring, error) &&
-           check_readers(restoring, error) && read_share(engine, restoring, PASS_CHECK, error);
+    return open_snapshot(restoring, error) && check_readers(restoring, error) &&
+           read_share(engine, restoring, PASS_CHECK, error);
 }
 
+/* A process that has caught up between the two calls has not made the first one. */
 static bool perform_fill(RubatoEngine *engine, const ControlGo *go, void *data, GError **error)
 {
+    Restoring *const restoring = data;
+
     (void)go;
-    if (!read_share(engine, data, PASS_FILL, error))
+    if ((restoring->snapshot == NULL && !open_snapshot(restoring, error)) ||
+        !read_share(engine, restoring, PASS_FILL, error))
         return false;
     restore_readers(engine, data);
     return true;
