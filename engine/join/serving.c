@@ -231,7 +231,7 @@ static void do_call(RubatoEngine *engine, const Told *told)
         engine_serve_move(engine, go, told->lost, &error);
     } else if (go->what == CONTROL_CALL_SNAPSHOT) {
         snapshot_serve(engine, go, told->lost, &error);
-    } else if (go->what == CONTROL_CALL_RESTORE) { /* the scheduler's node fills its parts */
+    } else if (go->what == CONTROL_CALL_RESTORE) { /* another node fills its parts */
         (void)collective_serve(engine, &call, go, told->lost, &error);
     } else {
         engine_serve_tables(engine, go, told->lost, &error);

@@ -235,14 +235,20 @@ typedef enum {
     PASS_FILL,
 } Pass;
 
-/* Who reads what goes to a node's parts: itself, or the node of the scheduler, if a process has the
- * node's place that only serves. */
+/* Who reads what goes to a node's parts: itself, or, if a process has the node's place that only
+ * serves, the first node that runs the program, that of the scheduler before others. This one runs
+ * it. */
 static uint32_t filler_of(RubatoEngine *engine, uint32_t node)
 {
+    uint32_t filler = node, next = 0;
+
     pthread_mutex_lock(&engine->lock);
-    const bool reads = !engine->call.workerless[node];
+    if (engine->call.workerless[filler])
+        filler = engine->scheduler_node;
+    while (engine->call.workerless[filler])
+        filler = next++;
     pthread_mutex_unlock(&engine->lock);
-    return reads ? node : engine->scheduler_node;
+    return filler;
 }
 
 /* The thread ends by itself, or with ready_memory_stop. NULL: there is none. */
@@ -295,9 +301,35 @@ static bool read_share(RubatoEngine *engine, const Restoring *restoring, Pass pa
 
 /* ---- readers of training data ---- */
 
-static bool check_readers(const Restoring *restoring, GError **error)
+static bool wants_all_tables(const Restoring *restoring)
+{
+    for (size_t i = 0; i < rubato_snapshot_n_tables(restoring->snapshot); i++)
+        if (!restoring->wanted[i])
+            return false;
+    return true;
+}
+
+/* With some of the tables alone, what came of the rows that are done may be missing. */
+static bool restores_readers(const Restoring *restoring)
+{
+    return restoring->spec->what == RUBATO_RESTORE_ALL && wants_all_tables(restoring);
+}
+
+static bool check_readers(RubatoEngine *engine, const Restoring *restoring, GError **error)
 {
     const Manifest *const manifest = snapshot_manifest(restoring->snapshot);
+
+    pthread_mutex_lock(&engine->lock);
+    const bool scheduler_serves = engine->call.workerless[engine->scheduler_node];
+    pthread_mutex_unlock(&engine->lock);
+    if (manifest->n_readers > 0 && scheduler_serves && restores_readers(restoring)) {
+        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_NODE_LOST,
+                    "snapshot %" G_GUINT64_FORMAT " of %s has readers, and the scheduler's process "
+                    "has taken the place of a lost one, so it cannot restore them: start the run "
+                    "again, or restore the values alone",
+                    restoring->number, restoring->spec->directory);
+        return false;
+    }
 
     for (size_t i = 0; i < manifest->n_readers; i++)
         if (!scheduler_check_kept_reader(manifest->readers[i].text)) {
@@ -316,22 +348,12 @@ static void give_readers(Scheduler *scheduler, int64_t now_ms, void *readers)
     scheduler_restore_readers(scheduler, readers);
 }
 
-static bool wants_all_tables(const Restoring *restoring)
-{
-    for (size_t i = 0; i < rubato_snapshot_n_tables(restoring->snapshot); i++)
-        if (!restoring->wanted[i])
-            return false;
-    return true;
-}
-
-/* With some of the tables alone, what came of the rows that are done may be missing. */
 static void restore_readers(RubatoEngine *engine, const Restoring *restoring)
 {
     const Manifest *const manifest = snapshot_manifest(restoring->snapshot);
     GHashTable *readers;
 
-    if (engine->self != engine->scheduler_node || restoring->spec->what != RUBATO_RESTORE_ALL ||
-        !wants_all_tables(restoring))
+    if (engine->self != engine->scheduler_node || !restores_readers(restoring))
         return;
     readers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     for (size_t i = 0; i < manifest->n_readers; i++)
@@ -388,7 +410,7 @@ static bool perform_check(RubatoEngine *engine, const ControlGo *go, void *data,
                             "task first");
         return false;
     }
-    return open_snapshot(restoring, error) && check_readers(restoring, error) &&
+    return open_snapshot(restoring, error) && check_readers(engine, restoring, error) &&
            read_share(engine, restoring, PASS_CHECK, error);
 }
 
@@ -399,6 +421,7 @@ static bool perform_fill(RubatoEngine *engine, const ControlGo *go, void *data, 
 
     (void)go;
     if ((restoring->snapshot == NULL && !open_snapshot(restoring, error)) ||
+        !check_readers(engine, restoring, error) ||
         !read_share(engine, restoring, PASS_FILL, error))
         return false;
     restore_readers(engine, data);

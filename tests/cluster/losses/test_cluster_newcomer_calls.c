@@ -1,6 +1,6 @@
 /* A node joins, and its program makes the calls of the run again, while the others go on: they drop
- * a table that it uses, they end the run while it reads, and it comes to where they are in the
- * middle of one.
+ * a table that it uses, they end the run while it reads, it comes to where they are in the middle
+ * of one, and they restore the rows of nodes that only serve.
  *
  * The linker puts a function in the place of collective. */
 #include <signal.h>
@@ -187,6 +187,63 @@ START_TEST(a_newcomer_comes_to_where_the_others_are_in_the_middle_of_a_restore)
 }
 END_TEST
 
+/* ---- nodes that only serve ---- */
+
+static bool play_served(RubatoEngine *engine, const void *data, GError **error)
+{
+    const RubatoSnapshotSpec taken = { .directory = data };
+    const RubatoRestoreSpec restored = { .directory = data };
+    int64_t values[N_KEYS];
+
+    signal(SIGUSR1, go_on);
+    for (int64_t i = 0; i < N_KEYS; i++)
+        values[i] = i;
+    TRY(rubato_engine_create_table(engine, &rows, error));
+    if (rubato_engine_node(engine) == CLUSTER_IDS[0])
+        TRY(rubato_engine_set_range(engine, "rows", 0, N_KEYS, values, error));
+    TRY(rubato_engine_snapshot(engine, &taken, NULL, error));
+    say_and_wait("begins");
+    if (rubato_engine_node(engine) == CLUSTER_IDS[0])
+        TRY(rubato_engine_add_range(engine, "rows", 0, N_KEYS, values, error));
+    TRY(rubato_engine_restore(engine, &restored, NULL, error) &&
+        rubato_engine_get_range(engine, "rows", 0, N_KEYS, values, error));
+    for (int64_t i = 0; i < N_KEYS; i++)
+        EXPECT(values[i] == i, "row %d is %" G_GINT64_FORMAT, (int)i, values[i]);
+    return rubato_engine_barrier(engine, error);
+}
+
+/* Node 2 has joined, and has rows; the scheduler's process is another one. Neither runs the
+ * program. */
+START_TEST(rows_of_nodes_that_only_serve_are_restored_by_others_than_the_scheduler_s)
+{
+    enum { SCHEDULER = 3 };
+    g_autofree char *folder = make_folder();
+    g_autofree char *journal = g_build_filename(folder, "journal", NULL);
+    g_autofree char *snapshots = g_build_filename(folder, "snapshots", NULL);
+    ClusterShape serves = shape;
+
+    serves.n_nodes = 4;
+    serves.scheduler = SCHEDULER;
+    serves.catches_up = false;
+    g_setenv("RUBATO_JOURNAL", journal, TRUE);
+    ClusterRun *const run = cluster_run_new(&serves);
+    cluster_start(run, play_served, snapshots);
+    for (uint32_t i = 0; i < 2; i++)
+        cluster_wait_for(run, i, "begins");
+    cluster_start_joining(run, NEWCOMER, play_served, snapshots);
+    cluster_wait_for(run, 0, "has its share of the parts; the run goes on, by part map 3");
+    cluster_signal(run, SCHEDULER, SIGKILL);
+    cluster_expect_end(run, SCHEDULER, -SIGKILL);
+    cluster_start_joining(run, SCHEDULER, play_served, snapshots);
+    cluster_wait_for(run, 0, "takes the place of node");
+    let_others_go_on(run);
+    expect_others_end(run);
+    cluster_run_free(run);
+    g_unsetenv("RUBATO_JOURNAL");
+    remove_folder(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cluster newcomer calls");
@@ -195,5 +252,7 @@ int main(void)
     tcase_add_test(cases, others_drop_a_table_that_the_program_of_a_newcomer_uses);
     tcase_add_test(cases, the_program_of_a_newcomer_reads_no_more_when_the_run_has_ended);
     tcase_add_test(cases, a_newcomer_comes_to_where_the_others_are_in_the_middle_of_a_restore);
+    tcase_add_test(cases,
+                   rows_of_nodes_that_only_serve_are_restored_by_others_than_the_scheduler_s);
     return run_suite(suite);
 }
