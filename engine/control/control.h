@@ -200,7 +200,8 @@ typedef struct {
  * What they do is told in engine/server/server_parts.c and engine/snapshot/snapshot_cut.c. Their
  * numbers ascend. All other calls have one step, of number 0. */
 typedef enum {
-    CONTROL_STEP_PREPARE, /* of a SNAPSHOT, as CUT and the last three are */
+    CONTROL_STEP_PREPARE, /* of a SNAPSHOT, as CUT and the last three are; and of a MOVE */
+    CONTROL_STEP_AHEAD,   /* of a MOVE */
     CONTROL_STEP_CLOSE,
     CONTROL_STEP_CUT,
     CONTROL_STEP_SEND, /* of a MOVE, like the next one */

@@ -25,6 +25,7 @@ typedef struct {
     uint32_t from;      /* a server's number */
     bool is_closed;     /* the map */
     MovingPart *moving; /* on the node of `from`, while it is in no server */
+    bool is_ahead;      /* on the node of `from`: its rows are sent ahead */
     bool is_sent;       /* its state is on another node */
     bool is_expected;   /* on the node of `to`: the server has an arrival */
 } Move;
@@ -232,27 +233,6 @@ static Table *begin_move(RubatoEngine *engine, Move *move, GError **error)
     return table;
 }
 
-static bool close_map(RubatoEngine *engine, Move *move, GError **error)
-{
-    move->table = begin_move(engine, move, error);
-    if (move->table == NULL)
-        return false;
-    Server *const to = find_server(engine, move->to);
-
-    move->from = part_map_server(move->table->map, move->part);
-    if (move->from == move->to)
-        return true;
-    part_map_close(move->table->map);
-    move->is_closed = true;
-    const uint32_t table = move->table->id;
-    tell_clocks(engine, table);
-    if (!fence(engine, move, error))
-        return false;
-    return to == NULL || find_server(engine, move->from) != NULL || expect(engine, move, to, error);
-}
-
-/* ---- SEND, INSTALL, TAKE_BACK ---- */
-
 static PartWay way_of(RubatoEngine *engine, const Move *move)
 {
     return (PartWay){ .office = &engine->office,
@@ -263,6 +243,43 @@ static PartWay way_of(RubatoEngine *engine, const Move *move)
                       .table_name = move->name,
                       .stall_ms = engine->stall_ms };
 }
+
+static bool prepare(RubatoEngine *engine, Move *move, GError **error)
+{
+    move->table = begin_move(engine, move, error);
+    if (move->table == NULL)
+        return false;
+    Server *const to = find_server(engine, move->to);
+
+    move->from = part_map_server(move->table->map, move->part);
+    return move->from == move->to || to == NULL || find_server(engine, move->from) != NULL ||
+           expect(engine, move, to, error);
+}
+
+/* Requests go on. Within a node nothing is sent. */
+static bool send_ahead(RubatoEngine *engine, Move *move, GError **error)
+{
+    Server *const from = find_server(engine, move->from);
+    const PartWay way = way_of(engine, move);
+
+    if (from == NULL || find_server(engine, move->to) != NULL)
+        return true;
+    move->is_ahead = true;
+    return moving_part_send_ahead(from, move->table->id, move->part, &way, error);
+}
+
+static bool close_map(RubatoEngine *engine, Move *move, GError **error)
+{
+    if (move->from == move->to)
+        return true;
+    part_map_close(move->table->map);
+    move->is_closed = true;
+    const uint32_t table = move->table->id;
+    tell_clocks(engine, table);
+    return fence(engine, move, error);
+}
+
+/* ---- SEND, INSTALL, TAKE_BACK ---- */
 
 static bool send_part(RubatoEngine *engine, Move *move, GError **error)
 {
@@ -286,10 +303,10 @@ static void install(RubatoEngine *engine, Move *move)
     if (move->is_expected)
         servers_keep_arrival(to);
     else if (move->is_sent)
-        moving_part_free(g_steal_pointer(&move->moving));
+        moving_part_free(g_steal_pointer(&move->moving)); /* with the notes of its shard */
     else if (move->moving != NULL)
         servers_put_part(to, g_steal_pointer(&move->moving));
-    move->is_expected = false;
+    move->is_expected = move->is_ahead = false;
 }
 
 static void take_back(RubatoEngine *engine, Move *move)
@@ -302,7 +319,9 @@ static void take_back(RubatoEngine *engine, Move *move)
         moving_part_lose(move->moving, &way);
     if (move->moving != NULL)
         servers_put_part(find_server(engine, move->from), g_steal_pointer(&move->moving));
-    move->is_expected = false;
+    if (move->is_ahead)
+        servers_end_ahead(find_server(engine, move->from), move->table->id, move->part);
+    move->is_expected = move->is_ahead = false;
 }
 
 /* ---- OPEN, REOPEN ---- */
@@ -320,6 +339,10 @@ static void open_map(RubatoEngine *engine, Move *move, uint32_t server, uint32_t
 static bool do_step(RubatoEngine *engine, const ControlGo *go, Move *move, GError **error)
 {
     switch ((ControlStep)go->step) {
+    case CONTROL_STEP_PREPARE:
+        return prepare(engine, move, error);
+    case CONTROL_STEP_AHEAD:
+        return send_ahead(engine, move, error);
     case CONTROL_STEP_CLOSE:
         return close_map(engine, move, error);
     case CONTROL_STEP_SEND:
@@ -357,7 +380,7 @@ static bool perform_move(RubatoEngine *engine, const ControlGo *go, void *data, 
 
 static void end_move(RubatoEngine *engine, Move *move)
 {
-    if (move->is_closed || move->is_expected || move->moving != NULL)
+    if (move->is_closed || move->is_expected || move->is_ahead || move->moving != NULL)
         give_up(engine, move);
 }
 

@@ -163,6 +163,12 @@ static bool find_next_step(const Collective *collective, ControlStep *step)
     if (collective->what != CONTROL_CALL_MOVE)
         return false;
     switch (collective->step) {
+    case CONTROL_STEP_PREPARE:
+        *step = failed ? CONTROL_STEP_TAKE_BACK : CONTROL_STEP_AHEAD;
+        return true;
+    case CONTROL_STEP_AHEAD:
+        *step = failed ? CONTROL_STEP_TAKE_BACK : CONTROL_STEP_CLOSE;
+        return true;
     case CONTROL_STEP_CLOSE:
         *step = failed ? CONTROL_STEP_TAKE_BACK : CONTROL_STEP_SEND;
         return true;
@@ -341,7 +347,7 @@ static void go(Scheduler *scheduler, Collective *collective)
         collective->told = g_strdup(task_find(scheduler, collective->id)->told);
     } else if (collective->what == CONTROL_CALL_MOVE) {
         collective->id = ++scheduler->map_number;
-        collective->step = CONTROL_STEP_CLOSE;
+        collective->step = CONTROL_STEP_PREPARE;
     }
     send_go(scheduler, collective);
 }

@@ -6,22 +6,25 @@
  * A part's shard moves and, for each task that uses the table, its model: clocks, parked Gets, kept
  * Adds, announcements. No Add may be lost, doubled, or overtake an earlier one. No Get may see more
  * or less than its model promises. No clock may be lost, or be early. The scheduler leads all nodes
- * through four steps. Each begins when all nodes have finished the one before
+ * through six steps. Each begins when all nodes have finished the one before
  * (engine/scheduler/scheduler_collective.c, engine/parts/engine_parts.c):
  *
+ *   PREPARE  The new server makes an empty shard, and an empty model for each task, if it is on
+ *            another node than the old one.
+ *   AHEAD    The old server sends rows there, while requests go on (moving_ahead.c).
  *   CLOSE    Each node closes the table's map. Then none of its threads is sending anything that
  *            cannot be sent again, and none will (tables/part_map.h). It tells the clocks of its
  *            workers, sends a fence to the old server, behind all that it sent before, and waits
- *            for the answer. The new server makes an empty shard, and an empty model for each task.
+ *            for the answer.
  *   SEND     The old server takes the part out. If the new one is on another node, the part's state
- *            is sent there (moving_part.c).
+ *            is sent there (moving_part.c), as far as its rows have not been sent ahead.
  *   INSTALL  The new server puts the part in, and the old one frees it. Within a node the shard and
  *            the models change hands here, and nothing is copied.
  *   OPEN     Each node tells the clocks of its workers again, and opens its map with the part on
  *            the new server.
  *
- * If CLOSE or SEND fails on a node, TAKE_BACK and REOPEN follow instead: the old server puts the
- * part back in, the new one drops what it has.
+ * If a step up to SEND fails on a node, TAKE_BACK and REOPEN follow instead: the old server puts
+ * the part back in, the new one drops what it has.
  *
  * Adds. The old server handles all that was sent by the old map before it takes the part out (the
  * fences). Nothing is sent by the new map before the new server has the part. So each Add takes

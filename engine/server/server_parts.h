@@ -58,7 +58,14 @@ typedef struct {
 /* How often it is looked whether a node is lost. */
 #define PART_WAY_LOOK_MS 20
 
-/* Sends the rows of a part and all that belongs to them; the part is not changed. False if the
+/* Sends the rows of a part ahead, which is in its server, while requests go on (moving_ahead.c).
+ * From then on its shard notes what changes, until the second function, or until it is freed. */
+bool moving_part_send_ahead(Server *server, uint32_t table, uint32_t part, const PartWay *way,
+                            GError **error);
+void servers_end_ahead(Server *server, uint32_t table, uint32_t part);
+
+/* Sends the rows of a part and all that belongs to them, or of those that were sent ahead what has
+ * changed since; the part is not changed. False if the
  * other server has no memory for it, its node is lost, or the run has ended. */
 bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **error);
 

@@ -181,12 +181,14 @@ void shard_note(RubatoShard *shard, const RubatoKeys *keys)
 
 void shard_set_watched(RubatoShard *shard)
 {
-    shard->is_watched = shard->image != NULL || shard->changes != NULL;
+    shard->is_watched = shard->image != NULL || shard->changes != NULL || shard->ahead != NULL;
 }
 
 void shard_watch(RubatoShard *shard, const RubatoKeys *keys)
 {
     shard_note(shard, keys);
+    if (shard->ahead != NULL)
+        shard_note_ahead(shard, keys);
     if (shard->image != NULL)
         shard_save(shard, keys);
 }

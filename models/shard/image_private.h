@@ -19,7 +19,10 @@ void shard_watch(RubatoShard *shard, const RubatoKeys *keys);
 void shard_note(RubatoShard *shard, const RubatoKeys *keys);
 void shard_save(RubatoShard *shard, const RubatoKeys *keys);
 
-/* An image or the notes have begun or ended. */
+/* shard_ahead.c: the same for a shard whose rows are sent ahead. */
+void shard_note_ahead(RubatoShard *shard, const RubatoKeys *keys);
+
+/* An image or notes have begun or ended. */
 void shard_set_watched(RubatoShard *shard);
 
 #endif

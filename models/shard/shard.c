@@ -12,6 +12,7 @@
 
 #include "io/net/link/key_range.h"
 #include "models/ragged/ragged.h"
+#include "models/shard/ahead.h"
 #include "models/shard/changes.h"
 #include "models/shard/image.h"
 #include "models/shard/shard_private.h"
@@ -100,6 +101,7 @@ void shard_free(RubatoShard *shard)
     shard_end_image(shard);
     shard_forget_changes(shard);
     shard_clear_role(shard);
+    shard_end_ahead(shard);
     ragged_heap_free(shard->ragged);
     if (shard->storage != NULL)
         shard->ops->destroy(shard->storage);

@@ -21,6 +21,7 @@
 #define BLOCK RUBATO_STORAGE_BLOCK
 
 typedef struct ShardLeaving ShardLeaving;   /* shard_roles.c */
+typedef struct ShardAhead ShardAhead;       /* shard_ahead.c */
 typedef struct ShardMade ShardMade;         /* shard_made.c */
 typedef struct ShardFailures ShardFailures; /* shard_failures.c */
 
@@ -52,7 +53,8 @@ struct RubatoShard {
                          * for each key; else NULL */
     ShardImage *image;  /* NULL: none is being read */
     ShardChanges *changes;    /* NULL: nobody asks which rows change */
-    bool is_watched;          /* there is one of the two */
+    ShardAhead *ahead;        /* NULL: no rows are sent ahead of a move */
+    bool is_watched;          /* there is one of the three */
     uint64_t n_ragged_writes; /* to rows of different lengths, that have run; if there is a
                                * history */
 

@@ -1,7 +1,8 @@
 /* A part's state is sent to a server of another node: what the files that send it share.
  *
- *   moving_part.c  the requests of models, and how any request is sent
- *   moving_rows.c  rows, and what else belongs to the shard
+ *   moving_part.c   the requests of models, and how any request is sent
+ *   moving_rows.c   rows, and what else belongs to the shard
+ *   moving_ahead.c  rows, before that, while requests go on
  *
  * Threads: that of the engine's calls; of part steps, in a HAND_OVER. */
 #ifndef RUBATO_ENGINE_SERVER_MOVING_MOVING_PART_H

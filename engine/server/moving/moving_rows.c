@@ -7,6 +7,7 @@
 #include "io/net/handler_call.h"
 #include "models/handlers/handler.h"
 #include "models/ragged/ragged.h"
+#include "models/shard/ahead.h"
 #include "models/shard/shard.h"
 
 typedef struct {
@@ -56,7 +57,13 @@ bool moving_part_send_rows(MovingPart *moving, const PartWay *way, GError **erro
     if (!part_state_init(&state))
         return moving_part_check(moving, way, CALL_NO_MEMORY, error);
     call_begin(&call, NULL);
-    ok = part_state_send(&state, error);
+    if (shard_is_ahead(moving->shard)) {
+        g_autoptr(GArray) changed = shard_take_ahead(moving->shard);
+
+        ok = part_state_send_rest(&state, changed, error);
+    } else {
+        ok = part_state_send(&state, error);
+    }
     const CallStatus status = moving_part_finish(way, &call);
 
     part_state_clear(&state);

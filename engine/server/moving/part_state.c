@@ -395,10 +395,56 @@ static bool send_admission_slice(const PartState *state, PartSlice *slice, size_
     return true;
 }
 
+bool part_state_send_rows(const PartState *state, PartSlice *slice, size_t *n_bytes, GError **error)
+{
+    return is_ragged(state) ? send_ragged_slice(state, slice, n_bytes, error)
+                            : send_even_slice(state, slice, n_bytes, error);
+}
+
+bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, size_t *n_bytes,
+                          GError **error)
+{
+    const size_t row_bytes = MAX(1, state->row_bytes + state->state_bytes);
+
+    while (*n_bytes > 0 && *n_sent < keys->len) {
+        RubatoKey some[RUBATO_STORAGE_BLOCK];
+        const size_t most = MIN(G_N_ELEMENTS(some), state->most);
+        const size_t n_listed = MIN(keys->len - *n_sent, most);
+        const bool is_range = rubato_table_spec_holds_range(shard_spec(state->shard));
+        size_t n_rows;
+
+        memcpy(some, &g_array_index(keys, RubatoKey, *n_sent), n_listed * sizeof some[0]);
+        n_rows = is_range ? n_listed : shard_leave_out_absent(state->shard, some, n_listed);
+        *n_sent += n_listed;
+
+        const RubatoKeys present = { .keys = some, .n = n_rows };
+
+        size_t n_left = SIZE_MAX, n_all;
+
+        if (n_rows > 0 &&
+            !(is_ragged(state) ? send_some_ragged(state, &present, &n_left, &n_all, error)
+                               : send_rows_of(state, &present, error)))
+            return false;
+
+        const size_t n_used = is_ragged(state) ? SIZE_MAX - n_left : n_listed * row_bytes;
+
+        *n_bytes -= MIN(*n_bytes, n_used);
+    }
+    return true;
+}
+
+bool part_state_send_rest(const PartState *state, GArray *keys, GError **error)
+{
+    size_t n_bytes = SIZE_MAX, n_sent = 0;
+
+    return part_state_send_first(state, error) && send_admission(state, error) &&
+           part_state_send_keys(state, keys, &n_sent, &n_bytes, error) &&
+           part_state_send_last(state, error);
+}
+
 bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes, GError **error)
 {
-    if (!(is_ragged(state) ? send_ragged_slice(state, slice, &n_bytes, error)
-                           : send_even_slice(state, slice, &n_bytes, error)))
+    if (!part_state_send_rows(state, slice, &n_bytes, error))
         return false;
     return !slice->has_all_rows || (n_bytes == 0 && shard_n_admission_words(state->shard) > 0) ||
            send_admission_slice(state, slice, n_bytes, error);

@@ -67,6 +67,16 @@ bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_by
                            GError **error);
 bool part_state_send_last(const PartState *state, GError **error);
 
+/* The next rows alone; and those of keys from number *n_sent on, as far as they have rows, which
+ * counts on. *n_bytes: about so many, and what is left of it. */
+bool part_state_send_rows(const PartState *state, PartSlice *slice, size_t *n_bytes,
+                          GError **error);
+bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, size_t *n_bytes,
+                          GError **error);
+
+/* As part_state_send, to a part that has had all rows but those of these keys. */
+bool part_state_send_rest(const PartState *state, GArray *keys, GError **error);
+
 /* False: `send` has failed. Where rows come, their counts of uses grow; the second function sends
  * those counts alone, which a replica needs once more behind its rows. */
 bool part_state_send(const PartState *state, GError **error);

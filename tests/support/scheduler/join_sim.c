@@ -363,7 +363,7 @@ static void do_call(JoinProcess *process, const ControlGo *go)
                                      : process->has_tables && (strcmp(go->told, TOLD) == 0 ||
                                                                strcmp(go->told, MOVE) == 0),
                 "GO out of turn");
-    join_assert(!is_move || step == CONTROL_STEP_CLOSE || step > process->move_step,
+    join_assert(!is_move || step == CONTROL_STEP_PREPARE || step > process->move_step,
                 "node %u does step %u of a move after step %u", process->node, step,
                 process->move_step);
     process->move_step = step;
@@ -380,7 +380,7 @@ static void end_call(JoinProcess *process, const ControlOutcome *outcome)
                 "call %u fails: %s", (unsigned)process->n_calls, outcome->text);
     join_sim.n_moved += is_move && outcome->code == CONTROL_OK;
     process->is_waiting = false;
-    process->move_step = CONTROL_STEP_CLOSE;
+    process->move_step = CONTROL_STEP_PREPARE;
 }
 
 static void hear(JoinProcess *process, const Control *control)

@@ -111,7 +111,9 @@ static void hear_next_go(uint32_t number, const Control *control)
                              control->go.call == node->step + 1 && control->go.id == node->go_id,
                          "GO %" G_GUINT64_FORMAT " to node %u, which is at work", control->go.call,
                          number);
-    scheduler_sim_assert((from == CONTROL_STEP_CLOSE && to == CONTROL_STEP_SEND) ||
+    scheduler_sim_assert((from == CONTROL_STEP_PREPARE && to == CONTROL_STEP_AHEAD) ||
+                             (from == CONTROL_STEP_AHEAD && to == CONTROL_STEP_CLOSE) ||
+                             (from == CONTROL_STEP_CLOSE && to == CONTROL_STEP_SEND) ||
                              (from == CONTROL_STEP_SEND && to == CONTROL_STEP_INSTALL) ||
                              (from < CONTROL_STEP_INSTALL && to == CONTROL_STEP_TAKE_BACK) ||
                              (from == CONTROL_STEP_INSTALL && to == CONTROL_STEP_OPEN) ||
@@ -137,10 +139,8 @@ static void hear_go(uint32_t number, const Control *control)
     scheduler_sim_assert(node->proposed && !node->at_work && control->go.call == node->step + 1,
                          "GO %" G_GUINT64_FORMAT " to node %u out of turn", control->go.call,
                          number);
-    scheduler_sim_assert(
-        control->go.step ==
-            (node->steps[node->step].what == CONTROL_CALL_MOVE ? CONTROL_STEP_CLOSE : 0),
-        "call %u begins with step %u", node->step, control->go.step);
+    scheduler_sim_assert(control->go.step == CONTROL_STEP_PREPARE, "call %u begins with step %u",
+                         node->step, control->go.step);
     node->at_work = true;
     node->go_step = control->go.step;
     node->go_id = control->go.id;

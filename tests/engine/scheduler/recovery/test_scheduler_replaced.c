@@ -448,11 +448,17 @@ static void do_snapshot_step(uint64_t number, ControlStep step)
                           .snapshot = { .number = number, .step = step } });
 }
 
+static void do_steps_to_cut(uint64_t number)
+{
+    do_snapshot_step(number, CONTROL_STEP_PREPARE);
+    do_snapshot_step(number, CONTROL_STEP_CLOSE);
+    do_snapshot_step(number, CONTROL_STEP_CUT);
+}
+
 static void expect_torn_snapshot(uint64_t asked, uint64_t number)
 {
     ask_for_snapshot(asked);
-    for (ControlStep step = CONTROL_STEP_PREPARE; step <= CONTROL_STEP_CUT; step++)
-        do_snapshot_step(number, step);
+    do_steps_to_cut(number);
     do_snapshot_step(number, CONTROL_STEP_FORGET);
     expect_snapshot(asked, "there is no snapshot yet: workers in the place of lost ones read");
 }
@@ -541,8 +547,7 @@ START_TEST(no_snapshot_comes_before_workers_have_asked_again)
     open_reader(GONE, epoch, "rows");
     ask(GONE, epoch, 1, "", "d0 0 0 0\n");
     ask_for_snapshot(2);
-    for (ControlStep step = CONTROL_STEP_PREPARE; step <= CONTROL_STEP_CUT; step++)
-        do_snapshot_step(2, step);
+    do_steps_to_cut(2);
     expect_snapshot_step(CONTROL_STEP_WRITE);
 }
 END_TEST

@@ -1,0 +1,79 @@
+/* A shard whose rows are sent ahead notes those that change meanwhile (models/shard/ahead.h). */
+#include "models/shard/ahead.h"
+#include "tests/support/engine/shard_fixture.h"
+#include "tests/support/runner.h"
+
+enum { N_KEYS = 1000 };
+
+static const char *const storages[] = { "dense", "hash" };
+
+static void add(RubatoShard *shard, RubatoKey first, size_t n)
+{
+    const float deltas[N_KEYS] = { 0 };
+
+    shard_add(shard, &(RubatoKeys){ .first = SHARD_FIRST_KEY + first, .n = n }, deltas);
+}
+
+static void check_taken(RubatoShard *shard, size_t n)
+{
+    g_autoptr(GArray) keys = NULL;
+
+    ck_assert(shard_is_ahead(shard));
+    keys = shard_take_ahead(shard);
+    ck_assert_uint_eq(keys->len, n);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_uint_eq(g_array_index(keys, RubatoKey, i), SHARD_FIRST_KEY + i);
+}
+
+/* Each of them once; and again once they have been taken. */
+START_TEST(rows_that_change_are_noted)
+{
+    RubatoTableSpec spec = { .dtype = RUBATO_F32 };
+    RubatoShard *const shard = shard_make(&spec, storages[_i], N_KEYS);
+
+    add(shard, 500, 10); /* before */
+    ck_assert(!shard_is_ahead(shard));
+    shard_begin_ahead(shard);
+    check_taken(shard, 0);
+    add(shard, 0, 3);
+    add(shard, 1, 6); /* some are new */
+    add(shard, 0, 7);
+    check_taken(shard, 7);
+    check_taken(shard, 0);
+    add(shard, 0, N_KEYS);
+    check_taken(shard, N_KEYS);
+    shard_end_ahead(shard);
+    ck_assert(!shard_is_ahead(shard));
+    add(shard, 0, 1);
+    shard_begin_ahead(shard);
+    check_taken(shard, 0);
+    shard_free(shard); /* with its notes */
+}
+END_TEST
+
+/* A row that has been sent, and then left, would stay at the other server. */
+START_TEST(rows_that_may_leave_are_not_sent_ahead)
+{
+    RubatoTableSpec specs[] = { { .dtype = RUBATO_F32 },
+                                { .dtype = RUBATO_F32, .max_bytes = 8 << 20 },
+                                { .dtype = RUBATO_F32, .expire = "clocks", .expire_after = 3 } };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(specs); i++) {
+        RubatoShard *const shard = shard_make(&specs[i], "hash", N_KEYS);
+
+        ck_assert(shard_goes_ahead(shard) == (i == 0));
+        shard_free(shard);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *const suite = suite_create("shard ahead");
+    TCase *const cases = tcase_create("cases");
+
+    tcase_add_loop_test(cases, rows_that_change_are_noted, 0, 2);
+    tcase_add_test(cases, rows_that_may_leave_are_not_sent_ahead);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
