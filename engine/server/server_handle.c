@@ -6,6 +6,7 @@
  * engine between tasks and go straight to the shard.
  *
  * Thread: the server's owner. */
+#include "engine/server/replicas/server_answers.h"
 #include "engine/server/replicas/server_calls.h"
 #include "engine/server/replicas/server_copied.h"
 #include "engine/server/replicas/server_copies.h"
@@ -178,7 +179,8 @@ static void answer_again(Server *server, const Binding *binding, const BoundPart
     }
     message->request.input = NULL;
     message = prepare_get(server, binding, part, message);
-    model_get(part->model, &message->request);
+    if (!server_answer_as_before(part, message))
+        model_get(part->model, &message->request);
     server_empty_fed(server, part);
     park(server, binding, part, message);
 }
@@ -264,6 +266,7 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
         message->request.input = NULL;
         message = prepare_get(server, binding, part, message);
         model_get(part->model, &message->request);
+        server_keep_answer(part, message);
         break;
     case MESSAGE_GET:
         message = prepare_get(server, binding, part, message);

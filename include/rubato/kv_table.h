@@ -64,8 +64,8 @@ RUBATO_API bool rubato_kv_table_add_range(RubatoKVTable *table, RubatoKey first,
 
 /* Adds the deltas, then reads the rows, like an Add followed by a Get, but in one round trip.
  * values gets the rows that the model shows at this clock: under "bsp" without these deltas. Under
- * "asp" no other Add comes between the two, unless a node is lost meanwhile: then the Add counts
- * once, but later ones may be in the rows. */
+ * "asp" no other Add comes between the two, also if a server's node is lost meanwhile: for the
+ * worker's last 64 of these requests to a part, and 64 KiB of their rows. */
 RUBATO_API bool rubato_kv_table_add_get(RubatoKVTable *table, const RubatoKey *keys, size_t n,
                                         const void *deltas, void *values, GError **error);
 RUBATO_API bool rubato_kv_table_add_get_range(RubatoKVTable *table, RubatoKey first, size_t n,

@@ -6,6 +6,7 @@
  * Thread: the server's owner. */
 #include "engine/server/replicas/copy.h"
 
+#include "engine/server/replicas/server_answers.h"
 #include "engine/server/replicas/server_calls.h"
 #include "engine/server/replicas/server_feed.h"
 #include "engine/server/request_ops.h"
@@ -51,7 +52,7 @@ static bool push_state(void *user, Message *message, GError **error)
     return !copy->is_starved;
 }
 
-static void push_of_call(void *user, Message *message, uint8_t fed_kind)
+static void push_piece(void *user, Message *message, uint8_t fed_kind)
 {
     push(user, message, fed_kind);
 }
@@ -63,7 +64,7 @@ static bool push_assignment(void *user, const RubatoKeys *keys, const HandlerCal
 
     (void)error;
     copy->is_starved = assigning == NULL ||
-                       !server_push_assignment(keys, assigning, push_of_call, copy) ||
+                       !server_push_assignment(keys, assigning, push_piece, copy) ||
                        copy->is_starved;
     return !copy->is_starved;
 }
@@ -135,7 +136,7 @@ static void copy_losses(Copy *copy, const Binding *binding, const RubatoModel *o
 static void copy_kept_call(Copy *copy, uint32_t epoch, RubatoModel *fresh, RubatoRequest *kept)
 {
     copy->keeps_calls = copy->keeps_calls || !ragged_is_request(kept->handler_call->ops);
-    copy->is_starved = !server_push_kept_call(epoch, kept, push_of_call, copy) || copy->is_starved;
+    copy->is_starved = !server_push_kept_call(epoch, kept, push_piece, copy) || copy->is_starved;
     model_call(fresh, kept);
     (void)model_take_answered(fresh); /* the request itself, if it has been answered before */
     model_free_kept(kept);
@@ -189,7 +190,7 @@ static bool copy_task(Copy *copy, const Binding *binding, BoundPart *part)
     copy->is_starved =
         copy->is_starved || !server_feed_task_to(copy->server, copy->fed, copy->to, binding);
     push_had(copy, binding->epoch, part->had);
-    server_push_failed_calls(binding->epoch, part->had, push_of_call, copy);
+    server_push_failed_calls(binding->epoch, part->had, push_piece, copy);
     copy_losses(copy, binding, old, fresh);
     copy_clocks(copy, binding->epoch, fresh, 0, n_sources, clocks);
     parked = model_take_apart(old, &kept);
@@ -219,7 +220,7 @@ bool copy_push_tasks(Copy *copy)
     bool ok = true;
 
     push_had(copy, 0, copy->fed->had);
-    server_push_failed_calls(0, copy->fed->had, push_of_call, copy);
+    server_push_failed_calls(0, copy->fed->had, push_piece, copy);
     for (guint i = 0; i < server->bindings->len && ok; i++) {
         const Binding *const binding = &g_array_index(server->bindings, Binding, i);
 
@@ -227,6 +228,19 @@ bool copy_push_tasks(Copy *copy)
             ok = copy_task(copy, binding, &binding->parts[copy->fed->part]);
     }
     return ok && !copy->is_starved;
+}
+
+void copy_push_answers(Copy *copy)
+{
+    const Server *const server = copy->server;
+
+    for (guint i = 0; i < server->bindings->len; i++) {
+        const Binding *const binding = &g_array_index(server->bindings, Binding, i);
+        const BoundPart *const part = &binding->parts[copy->fed->part];
+
+        if (binding->table == copy->fed->table && part->model != NULL)
+            server_push_answers(binding->epoch, part->had, push_piece, copy);
+    }
 }
 
 bool copy_open_state(Copy *copy, PartState *state)

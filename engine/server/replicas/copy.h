@@ -24,6 +24,9 @@ void copy_push_mark(Copy *copy, uint32_t map, uint8_t kind);
 /* What was had of senders, and what each task has on the part. False: there is no memory. */
 bool copy_push_tasks(Copy *copy);
 
+/* At the end of the image: with which rows Adds and Gets of its tasks were answered. */
+void copy_push_answers(Copy *copy);
+
 /* For the rest, whose requests become pieces of the image. False: there is no memory. */
 bool copy_open_state(Copy *copy, PartState *state);
 

@@ -8,6 +8,7 @@
 
 #include <glib.h>
 
+#include "engine/server/replicas/add_answers.h"
 #include "models/handlers/call_records.h"
 
 void replica_feed_init(ReplicaFeed *feed, uint64_t n_inputs)
@@ -204,6 +205,7 @@ void input_sequences_free(InputSequences *sequences)
     if (sequences == NULL)
         return;
     call_records_free(sequences->records);
+    add_answers_free(sequences->answers);
     g_free(sequences);
 }
 

@@ -147,6 +147,7 @@ typedef struct {
 typedef struct InputSequences {
     uint32_t n_senders;
     struct CallRecords *records; /* of their calls (models/handlers/call_records.h); NULL: none */
+    struct AddAnswers *answers;  /* to their Adds and Gets (add_answers.h); NULL: none */
     InputSender senders[];
 } InputSequences;
 

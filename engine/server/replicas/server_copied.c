@@ -16,6 +16,7 @@
 #include "engine/server/replicas/server_copied.h"
 
 #include "engine/control/control.h"
+#include "engine/server/replicas/server_answers.h"
 #include "engine/server/replicas/server_calls.h"
 #include "engine/server/replicas/server_replicas.h"
 #include "engine/server/request_ops.h"
@@ -235,6 +236,8 @@ static void take_piece(Server *server, Replica *replica, Message *message)
         makes_sense = replica_take_called(
             message->epoch == 0 ? replica->had : replica_find_model(replica, message->epoch).had,
             message);
+    } else if (is_coming && message->fed_kind == FEED_ANSWERED) {
+        makes_sense = replica_take_answer(replica_find_model(replica, message->epoch).had, message);
     } else if (is_coming && message->fed_kind == FEED_LOSS && model != NULL) {
         model_lose_workers(model, request->worker, (uint32_t)(request->clock >> 32),
                            (uint32_t)request->clock);

@@ -134,6 +134,7 @@ static void give_up(Copy *copy, const Order *order)
 
 static bool push_end(Copy *copy, const Order *order)
 {
+    copy_push_answers(copy);
     copy_push_mark(copy, order->map, FEED_COPIED);
     post_office_flush(copy->server->office);
     return !copy->is_starved;

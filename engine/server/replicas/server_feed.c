@@ -22,6 +22,7 @@
 
 #include <string.h>
 
+#include "engine/server/replicas/server_answers.h"
 #include "engine/server/request_ops.h"
 #include "io/net/network/network.h"
 
@@ -388,10 +389,11 @@ void server_check_memory(const Server *server)
                 server->number);
 }
 
-/* Passes a request on, in pieces of the size of a message. take gets each piece. */
+/* Passes a request on as inputs of fed_kind, in pieces of the size of a message. take gets each
+ * piece. */
 static void feed_pieces(Server *server, FedPart *fed, RubatoShard *shard, const Message *message,
-                        MessageKind kind, void (*take)(void *user, RubatoRequest *piece),
-                        void *user)
+                        MessageKind kind, MessageKind fed_kind,
+                        void (*take)(void *user, RubatoRequest *piece), void *user)
 {
     const RequestOps *ops = request_ops[kind];
     const RubatoRequest *request = &message->request;
@@ -418,10 +420,10 @@ static void feed_pieces(Server *server, FedPart *fed, RubatoShard *shard, const 
             piece->input = (const char *)piece->input + at;
         if (kind == MESSAGE_ANNOUNCE && n < request->keys.n && request->n_announced == 0)
             piece->n_announced = request->keys.n;
-        server_begin_input(server, fed, shard, &input, kind);
+        server_begin_input(server, fed, shard, &input, fed_kind);
         RubatoRequest taken = *piece; /* may be cut as it is taken */
         take(user, &taken);
-        server_end_input(server, fed, shard, &input, kind);
+        server_end_input(server, fed, shard, &input, fed_kind);
         begin += n;
     } while (begin < request->keys.n);
     server_check_memory(server);
@@ -471,7 +473,10 @@ static void add(void *user, RubatoRequest *piece)
 
 void server_feed_add(Server *server, const BoundPart *part, const Message *message)
 {
-    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ADD, add, (void *)(uintptr_t)part);
+    const MessageKind fed_kind = server_keeps_answer(part, message) ? MESSAGE_ADD_GET : MESSAGE_ADD;
+
+    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ADD, fed_kind, add,
+                (void *)(uintptr_t)part);
 }
 
 static void announce(void *user, RubatoRequest *piece)
@@ -485,8 +490,8 @@ static void announce(void *user, RubatoRequest *piece)
 /* Primary and replicas get the same pieces, also of what a worker of this node has sent in one. */
 void server_feed_announcement(Server *server, const BoundPart *part, const Message *message)
 {
-    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ANNOUNCE, announce,
-                (void *)(uintptr_t)part);
+    feed_pieces(server, part->fed, part->shard, message, MESSAGE_ANNOUNCE, MESSAGE_ANNOUNCE,
+                announce, (void *)(uintptr_t)part);
 }
 
 void server_feed_tuning(Server *server, const BoundPart *part, Message *message)
@@ -563,7 +568,7 @@ void server_feed_past_models(Server *server, FedPart *fed, RubatoShard *shard,
     Message of_node = *message;
 
     of_node.request.clock = message->node; /* whose sequence numbers it has */
-    feed_pieces(server, fed, shard, &of_node, message->kind, apply, &to);
+    feed_pieces(server, fed, shard, &of_node, message->kind, message->kind, apply, &to);
 }
 
 /* Each piece of keys is an input of its own. They are those of Gets that have been answered, or

@@ -13,6 +13,7 @@
  * Thread: the server's owner. */
 #include "engine/server/replicas/server_replicas.h"
 
+#include "engine/server/replicas/server_answers.h"
 #include "engine/server/replicas/server_calls.h"
 #include "engine/server/replicas/server_feed.h"
 #include "engine/server/request_ops.h"
@@ -151,7 +152,8 @@ static bool can_do_own(const Replica *replica, const Message *message)
 static bool check_input(Server *server, Replica *replica, Message *message,
                         const RubatoModel *model)
 {
-    const MessageKind kind = (MessageKind)message->fed_kind;
+    const bool is_answered = message->fed_kind == MESSAGE_ADD_GET; /* an Add, and its rows */
+    const MessageKind kind = is_answered ? MESSAGE_ADD : (MessageKind)message->fed_kind;
     const RequestOps *ops = message->fed_kind < MESSAGE_N_KINDS ? request_ops[kind] : NULL;
     const bool is_last = message->fed_kind == FEED_LAST;
     const bool is_of_task = kind == MESSAGE_CLOCK || message->fed_kind == FEED_LOSS ||
@@ -168,6 +170,7 @@ static bool check_input(Server *server, Replica *replica, Message *message,
         (is_bare && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
         (message->epoch == 0 && is_of_task) || (message->epoch != 0 && is_last) ||
+        (is_answered && (message->epoch == 0 || message->sequence == 0)) ||
         (message->fed_kind == FEED_RETURN && !model_request_ok(model, &message->request))) {
         server_refuse(server, message, "an input of a replica that makes no sense");
         return false;
@@ -192,13 +195,16 @@ static bool check_input(Server *server, Replica *replica, Message *message,
 /* What belongs to a request of a worker in a task. */
 static void apply_in_task(Replica *replica, const ReplicaModel *of_task, Message *message)
 {
-    const RequestOps *const ops = request_ops[message->fed_kind];
+    const RequestOps *const ops = request_ops[message->kind];
     const size_t row_bytes = request_row_bytes(ops, shard_spec(replica->shard));
+    const RubatoKeys keys = message->request.keys;
 
-    if (message->fed_kind == MESSAGE_ANNOUNCE
+    if (message->kind == MESSAGE_ANNOUNCE
             ? server_skip_announced(of_task->had, &message->request)
             : server_skip_had(of_task->had, &message->request, row_bytes))
         ops->in_task(of_task->model, &message->request);
+    if (message->fed_kind == MESSAGE_ADD_GET)
+        replica_keep_answer(replica, of_task, message, &keys);
 }
 
 static void apply_own(Replica *replica, const Message *message)

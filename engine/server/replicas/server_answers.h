@@ -1,0 +1,30 @@
+/* Answers of Adds and Gets in one request, on a part with replicas: server_answers.c.
+ *
+ * Thread: the server's owner. */
+#ifndef RUBATO_ENGINE_SERVER_REPLICAS_SERVER_ANSWERS_H
+#define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_ANSWERS_H
+
+#include "engine/server/replicas/server_replicas.h"
+
+/* Whether the holders of the part keep the answer to the message. */
+bool server_keeps_answer(const BoundPart *part, const Message *message);
+
+/* On the primary. The first one: it has just been answered, and its answer has not left. The second
+ * one: it was sent again; answers it as before. False: that answer is not kept. */
+void server_keep_answer(const BoundPart *part, const Message *message);
+bool server_answer_as_before(const BoundPart *part, Message *message);
+
+/* On a replica: the Add of these keys has just been applied. */
+void replica_keep_answer(const Replica *replica, const ReplicaModel *of_task,
+                         const Message *message, const RubatoKeys *keys);
+
+/* ---- images ---- */
+
+/* The answers of a task. push sends a message of the image. */
+void server_push_answers(uint32_t epoch, const InputSequences *had,
+                         void (*push)(void *user, Message *message, uint8_t fed_kind), void *user);
+
+/* A FEED_ANSWERED has come. False: it makes no sense. */
+bool replica_take_answer(InputSequences *had, const Message *message);
+
+#endif
