@@ -621,8 +621,11 @@ RubatoRequest *rubato_model_keep(RubatoModel *model, const RubatoRequest *reques
     kept->keys.at = NULL;
     if (from->keys != NULL) {
         kept->keys.keys = keys;
-        for (size_t i = 0; i < from->n; i++)
-            keys[i] = keys_get(from, i);
+        if (from->at == NULL)
+            memcpy(keys, from->keys, key_bytes);
+        else
+            for (size_t i = 0; i < from->n; i++)
+                keys[i] = keys_get(from, i);
     }
     if (request->input != NULL) {
         const unsigned char *rows = request->input;

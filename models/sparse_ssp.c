@@ -32,6 +32,8 @@
  * `to_enter`, and n_to_look_at counts the keys of the long ones from there on. */
 #include <rubato/error.h>
 #include <rubato/model_ops.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "models/key_uses/key_uses.h"
 #include "models/request_heap.h"
@@ -44,21 +46,22 @@ typedef struct {
     uint64_t iteration;
 } Parked;
 
+/* In a cache line of its own: on the processor of its worker it usually stays in the cache. */
 typedef struct {
-    uint64_t told;            /* every iteration below it is told or finished */
+    _Alignas(64) uint64_t told; /* every iteration below it is told or finished */
     uint64_t n_come, n_all;   /* of iteration `told`, told in part: keys that have come, and all */
     RubatoRequest *announced; /* copies of what was told, iterations ascending */
     RubatoRequest **announced_end;
     RubatoRequest *to_enter; /* the first of them whose keys are not in `uses`; NULL: all are */
     Parked *parked;          /* as they came */
-    size_t n_parked;
-    size_t n_allocated;
+    uint32_t n_parked;
+    uint32_t n_allocated;
 } Worker;
 
 typedef struct {
     RubatoModel base;
-    uint64_t staleness;
-    uint64_t reach; /* staleness + speculation */
+    _Alignas(64) uint64_t staleness; /* not beside what each announcement changes */
+    uint64_t reach;                  /* staleness + speculation */
     uint32_t n_workers;
     KeyUses *uses;
     RequestHeap beyond;
@@ -68,8 +71,8 @@ typedef struct {
 static RubatoModel *create(const RubatoModelSetup *setup, GError **error)
 {
     const RubatoTableSpec *spec = setup->spec;
-    SparseSspModel *sparse =
-        g_try_malloc0(sizeof(*sparse) + (gsize)setup->n_workers * sizeof(sparse->workers[0]));
+    const size_t n_bytes = sizeof(SparseSspModel) + (gsize)setup->n_workers * sizeof(Worker);
+    SparseSspModel *sparse = aligned_alloc(64, n_bytes);
 
     if (sparse == NULL) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_MEMORY,
@@ -77,9 +80,10 @@ static RubatoModel *create(const RubatoModelSetup *setup, GError **error)
                     setup->n_workers);
         return NULL;
     }
+    memset(sparse, 0, n_bytes);
     sparse->uses = key_uses_new(key_uses_find_ops(spec_record_name(spec)), setup, error);
     if (sparse->uses == NULL) {
-        g_free(sparse);
+        free(sparse);
         return NULL;
     }
     sparse->staleness = spec->staleness;
@@ -109,7 +113,7 @@ static void destroy(RubatoModel *model)
         }
     }
     key_uses_free(sparse->uses);
-    g_free(sparse);
+    free(sparse);
 }
 
 static bool is_within(const SparseSspModel *sparse, uint64_t clock, uint64_t distance)
@@ -124,7 +128,7 @@ static void park(SparseSspModel *sparse, uint32_t source, const Parked *parked)
     Worker *worker = &sparse->workers[source];
 
     if (worker->n_parked == worker->n_allocated) {
-        const size_t n = worker->n_allocated == 0 ? 4 : worker->n_allocated * 2;
+        const uint32_t n = worker->n_allocated == 0 ? 4 : worker->n_allocated * 2;
         Parked *grown = g_try_renew(Parked, worker->parked, n);
 
         if (grown == NULL) {
@@ -246,7 +250,7 @@ static void look_again(SparseSspModel *sparse, uint32_t source)
     Worker *worker = &sparse->workers[source];
     RubatoRequest *resolved = NULL;
     RubatoRequest **end = &resolved;
-    size_t n_left = 0;
+    uint32_t n_left = 0;
 
     for (size_t i = 0; i < worker->n_parked; i++) {
         const Parked parked = worker->parked[i];
@@ -292,6 +296,7 @@ static void get(RubatoModel *model, RubatoRequest *request)
 
 static void add(RubatoModel *model, RubatoRequest *request)
 {
+    __builtin_prefetch(model->progress); /* the answer tells the min clock */
     rubato_model_apply(model, request);
     rubato_model_finish(model, request);
 }

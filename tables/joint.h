@@ -66,6 +66,7 @@ typedef struct {
  * needed. */
 #define JOINT_LEAST_KEYS 16u
 #define JOINT_MOST_KEYS 1024u
+#define JOINT_MOST_KEYS_TO_BEGIN 256u /* and to add, by several workers on several servers */
 #define JOINT_MOST_KEYS_IN_TURN 4096u
 #define JOINT_MOST_KEYS_TO_READ 16384u
 #define JOINT_MOST_KEYS_BESIDE 65536u /* owners: of them few have to wait */

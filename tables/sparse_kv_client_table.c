@@ -315,6 +315,7 @@ bool rubato_sparse_kv_client_table_add(RubatoSparseKVClientTable *table, const v
     if (told == NULL)
         return false;
     g_return_val_if_fail(deltas != NULL || told->n == 0, false);
+    table_client_fetch_to_add(table->handle.client, told->keys, told->n);
     return table_client_add(table->handle.client, told->keys, told->n, deltas, error);
 }
 

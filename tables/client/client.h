@@ -44,7 +44,8 @@ typedef struct TableRoute {
     bool adds_jointly;               /* not only Gets */
     bool defers_jointly;             /* the Adds that `deferred` keeps may be whole */
     bool reads_beside;               /* beside the owners of servers: see server_joint.c */
-    size_t least_joint_keys;         /* requests of fewer keys are cut */
+    size_t least_joint_keys;         /* requests of fewer keys are cut, */
+    size_t most_joint_keys;          /* and those of more keys than this or JOINT_MOST_KEYS... */
     Clocks *clocks;                  /* NULL outside a task */
     uint64_t max_kept_bytes;         /* see client_kept.c; 0: nothing is kept, or no task */
     bool replayable;                 /* whether a cache may apply an Add to its rows */
@@ -195,6 +196,9 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
  * from all parts at once. False: nothing has been done. */
 bool table_client_iterate_jointly(TableClient *client, const RubatoKey *keys, size_t n,
                                   void *values);
+
+/* Before an Add to keys whose rows the worker has read: has them fetched, to be changed. */
+void table_client_fetch_to_add(const TableClient *client, const RubatoKey *keys, size_t n);
 
 /* Whether the worker can begin its next iteration, with these keys, by table_client_iterate; they
  * are checked. *n_slices is for this call, which is the client's next one. */

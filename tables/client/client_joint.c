@@ -21,9 +21,12 @@ static_assert(JOINT_MOST_KEYS <= DEFERRED_ADDS_MOST_WHOLE, "an Add of so many ke
 /* Several workers cut Adds of more values, so that one can be at each server. */
 #define MOST_SHARED_VALUES 4096u
 
+/* With 1,000 keys an iteration takes longer with that than without. */
+#define MOST_FETCHED_TO_ADD 256u
+
 static bool is_worth_it(const TableRoute *route, size_t n)
 {
-    return n >= route->least_joint_keys && n <= JOINT_MOST_KEYS;
+    return n >= route->least_joint_keys && n <= MIN(route->most_joint_keys, JOINT_MOST_KEYS);
 }
 
 /* Where Adds are deferred a Get may become the owner, and has those applied that are due. */
@@ -34,7 +37,7 @@ static bool may_read(const TableRoute *route, size_t n)
                         : route->reads_beside     ? JOINT_MOST_KEYS_BESIDE
                                                   : JOINT_MOST_KEYS_TO_READ;
 
-    return n >= route->least_joint_keys && n <= most;
+    return n >= route->least_joint_keys && n <= MIN(route->most_joint_keys, most);
 }
 
 static bool lends_now(const TableClient *client, uint64_t n_asks)
@@ -189,6 +192,18 @@ bool table_client_begin_jointly(TableClient *client, const RubatoKey *keys, size
     has_begun = route->joint->begin(route, &ask, client->slicer.slices);
     table_client_end_sending(client);
     return has_begun;
+}
+
+/* Another worker may be the owner meanwhile, and waits for this one less long. The rows were read
+ * before, but their lines may be in both processors' caches, and have to leave the other one. */
+void table_client_fetch_to_add(const TableClient *client, const RubatoKey *keys, size_t n)
+{
+    const RowPlaces *const places = &client->places;
+
+    if (!client->route->reads_beside || places->n == 0 || n > MOST_FETCHED_TO_ADD)
+        return;
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(row_place(places, places->n, keys[i], places->stride), 1);
 }
 
 static bool defer_whole(TableClient *client, const JointAsk *ask)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/net/processors.h"
-#include "tables/client/client.h"
+#include "tables/client/client_private.h"
 #include "tables/handle.h"
 #include "tables/joint.h"
 #include "tests/support/engine/engine_fixture.h"
@@ -483,6 +483,36 @@ START_TEST(one_token_stands_for_all_servers)
 }
 END_TEST
 
+/* Workers that have processors of their own begin their iterations at all servers at once, but with
+ * more keys at one after the other. The other worker waits meanwhile. */
+static bool begin_at_all(RubatoWorker *worker, void *user_data, GError **error)
+{
+    enum { MOST_KEYS = JOINT_MOST_KEYS_TO_BEGIN };
+    const Company *const company = user_data;
+    g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "t", RUBATO_I64, error);
+    int64_t values[MOST_KEYS + 1];
+    RubatoKey keys[MOST_KEYS + 1];
+
+    TRY(table != NULL);
+    for (RubatoKey i = 0; i <= MOST_KEYS; i++)
+        keys[i] = i * 7 % ROWS;
+    if (rubato_worker_rank(worker) == 1 && processors_count() >= WORKERS) {
+        TableClient *const client = ((TableHandle *)table)->client;
+
+        REQUIRE(client->route->joint != NULL && client->route->joint->begin != NULL);
+        REQUIRE(table_client_get_jointly(client, keys, MOST_KEYS, values));
+        REQUIRE(table_client_get_jointly(client, keys, MOST_KEYS + 1, values) ==
+                (company->servers == 1));
+    }
+    return rubato_worker_barrier(worker, error);
+}
+
+START_TEST(iterations_of_few_keys_begin_at_all_servers_at_once)
+{
+    run_in((Company){ "sparse_ssp", 1 + (uint32_t)_i, false }, begin_at_all);
+}
+END_TEST
+
 static const Company asked[] = {
     { "ssp", 1, false }, { "ssp", 2, false }, { "bsp", 1, false }, { "bsp", 2, false }
 };
@@ -505,6 +535,7 @@ int main(void)
                         G_N_ELEMENTS(iterating));
     tcase_add_loop_test(tcase, rows_that_lack_adds_are_not_read_beside_others, 0,
                         G_N_ELEMENTS(asked));
+    tcase_add_loop_test(tcase, iterations_of_few_keys_begin_at_all_servers_at_once, 0, 2);
     tcase_add_loop_test(tcase, one_token_stands_for_all_servers, 0, G_N_ELEMENTS(lenders));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -182,6 +182,18 @@ static bool add_shared(const TableRoute *route, const JointAsk *ask)
     return take_to_change(route, ask, &joint) && joint_add_to(&joint, route, ask);
 }
 
+/* joint_find_parts; what the last owner has changed comes from its cache meanwhile. */
+static bool fetch_parts(const TableRoute *route, Joint *joint)
+{
+    for (uint32_t part = 0; part < joint->n; part++)
+        __builtin_prefetch(&joint->actors[part]->outbox, 1);
+    if (!joint_find_parts(route, joint))
+        return false;
+    for (uint32_t part = 0; part < joint->n; part++)
+        model_fetch_to_begin(joint->bindings[part]->parts[part].model);
+    return true;
+}
+
 /* As model_iterate, without the Get, which then reads beside owners. */
 static bool begin_shared(const TableRoute *route, const JointAsk *ask, const Slice *slices)
 {
@@ -190,7 +202,7 @@ static bool begin_shared(const TableRoute *route, const JointAsk *ask, const Sli
 
     if (!take_to_change(route, ask, &joint))
         return false;
-    is_done = joint_find_parts(route, &joint);
+    is_done = fetch_parts(route, &joint);
     for (uint32_t part = 0; part < joint.n && is_done; part++) {
         RubatoModel *const model = joint.bindings[part]->parts[part].model;
 

@@ -75,8 +75,7 @@ static bool can_read_beside(const TableRoute *route)
 static bool begins_beside(const TableRoute *route)
 {
     return route->traits->per_worker_clocks && !route->traits->applies_by_clock &&
-           can_read_beside(route) &&
-           (route->map->n_parts == 1 || route->clocks->n_workers > processors_count());
+           can_read_beside(route);
 }
 
 /* Where Adds are deferred and workers take no turns, a Get brings what makes them due. Workers that
@@ -146,6 +145,19 @@ static size_t find_least_keys(const TableRoute *route, bool is_alone)
     return route->reads_beside || route->takes_turns || n_parts == 1 ? 1 : (size_t)2 * n_parts;
 }
 
+/* Several workers that run at the same time, and begin their iterations as owners of several
+ * servers. With more keys they lose by that: while one is at a server, another one can be at the
+ * next. */
+static size_t find_most_keys(const TableRoute *route)
+{
+    const uint32_t n_workers = route->clocks->n_workers;
+
+    return route->traits->takes_announcements && route->map->n_parts > 1 && n_workers > 1 &&
+                   n_workers <= processors_count()
+               ? JOINT_MOST_KEYS_TO_BEGIN
+               : SIZE_MAX;
+}
+
 void server_join_parts(TableRoute *route)
 {
     const uint32_t n_parts = route->map->n_parts;
@@ -161,6 +173,7 @@ void server_join_parts(TableRoute *route)
     route->joint = is_alone ? &alone_ops : find_shared_ops(route);
     route->reads_beside = route->joint == &joint_shared_ops && can_read_beside(route);
     route->least_joint_keys = find_least_keys(route, is_alone);
+    route->most_joint_keys = find_most_keys(route);
     if (n_parts < 2 || !rule_is_plain(route->spec))
         return;
     route->defers_jointly = route->joint == &joint_owning_ops ||
