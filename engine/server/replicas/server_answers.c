@@ -13,8 +13,8 @@
  * the Get. Which answers are kept, the primary says, by the kind of the input: those to requests of
  * other nodes, because others are not sent again, and those that are small.
  *
- * The image of a replica that is made has the answers at its end: before that the replica lacks rows,
- * and cannot read them.
+ * The image of a replica that is made has the answers at its end: before that the replica lacks
+ * rows, and cannot read them.
  *
  * Of a table with create_on_get none is kept: what such a Get creates is an input of its own.
  *

@@ -1,4 +1,4 @@
-/* Adds and Gets in one request that are sent again to another primary, on servers that a test drives
+/* Adds and Gets in one request that are sent again to another primary, on servers that are driven
  * by hand. */
 #include "engine/server/replicas/add_answers.h"
 #include "tests/support/engine/replica_world.h"
