@@ -24,7 +24,11 @@
 
 #include <string.h>
 
-enum { ROUNDS = 5, WINDOW_SLICES = 4 };
+enum {
+    ROUNDS = 5,
+    WINDOW_SLICES = 4,
+    LEAST_SLICE_BYTES = 16 << 10, /* with a small window: to wait for a slice takes as long */
+};
 
 /* A request that has been made, with its own copies. */
 typedef struct {
@@ -218,7 +222,8 @@ bool moving_part_send_ahead(Server *server, uint32_t table, uint32_t part, const
     const MovingPart moving = { .server = server, .table = table, .part = part };
     Ahead ahead = { .table = table,
                     .part = part,
-                    .slice_bytes = MAX(1, server->office->sizes.window_bytes / WINDOW_SLICES),
+                    .slice_bytes = MAX((size_t)LEAST_SLICE_BYTES,
+                                       server->office->sizes.window_bytes / WINDOW_SLICES),
                     .made = g_ptr_array_new_with_free_func(free_made) };
     bool ok = send_slices(&ahead, &moving, way, error);
 
