@@ -196,6 +196,16 @@ wait_for_snapshot() # pod
     done
 }
 
+# Waits until processes of the pod have ended so often, for 30 s at most.
+wait_for_ends() # pod, times
+{
+    local end=$((SECONDS + 30))
+
+    until [ "$(count_ends "$1")" -ge "$2" ] || [ "$SECONDS" -ge "$end" ]; do
+        sleep 0.05
+    done
+}
+
 # Waits for a line of the pod's log. It comes, or the pod ends again and again, or the training ends.
 wait_for_line() # pod, text
 {
@@ -340,6 +350,7 @@ servers_that_are_killed_or_get_sigterm_take_their_places_again()
     [ -e "$scratch/claim/model" ] || fail "no model was saved" "$scratch/pods/replicas-workers-0/log"
     [ "$(head -n 1 "$scratch/pods/$drained/ends")" = 0 ] ||
         fail "the server that got SIGTERM has not ended with 0" "$scratch/pods/$drained/log"
+    wait_for_ends "$killed" 2 # the one that was killed, and the one that has served, after the others
     grep -qx 0 "$scratch/pods/$killed/ends" ||
         fail "the process that has served has not ended with 0" "$scratch/pods/$killed/log"
     grep -q 'was drained, and has left the run; the run goes on' "$scratch/pods/replicas-scheduler/log" ||

@@ -2,8 +2,8 @@
  * not fit or is damaged changes no row; training goes on from one as if nothing had happened. */
 #include <check.h>
 #include <string.h>
-#include <utime.h>
 #include <unistd.h>
+#include <utime.h>
 
 #include "engine/collective.h"
 #include "engine/engine_private.h"
