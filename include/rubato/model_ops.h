@@ -32,6 +32,7 @@ typedef struct {
     uint64_t told_clock;       /* the min clock that the shard was told, by which its rows expire;
                                 * RUBATO_CLOCK_RETIRED: it is told none */
     uint64_t n_ignored;        /* how many requests came that made no sense */
+    uint64_t n_held;           /* keys of Gets not answered yet, and of kept requests */
     RubatoRequest **outbox;    /* requests that go back to their senders, chained from the newest */
     RubatoRequest *own_outbox; /* the outbox of a model whose owner has none for it */
     /* Gives a Get that has no `output` memory for all of its rows. False: there is no memory. NULL:
@@ -47,7 +48,6 @@ typedef struct {
     RubatoRequest **kept_end;    /* in destroy, if its part moves: where the chain of its kept
                                   * requests ends; else NULL */
     GArray *lost;          /* workers of lost nodes, and their last whole clocks; NULL: none */
-    uint64_t n_held;       /* keys of Gets not answered yet, and of kept requests */
     uint64_t n_to_look_at; /* keys of other requests that a Get may have to look at first */
 } RubatoModel;
 
