@@ -37,7 +37,7 @@ static void say_and_wait(const char *text)
 {
     cluster_say("%s", text);
     while (atomic_load(&goes_on) == 0)
-        g_usleep(1000);
+        g_usleep(1000); /* a function for signals can do no more than set a flag */
 }
 
 static bool is_newcomer(RubatoEngine *engine)
