@@ -16,13 +16,13 @@
  * to it comes by that. If its node is lost, or the run ends, the wait ends with an error.
  *
  * Threads: that of the engine's calls. */
+#include <string.h>
+
 #include "engine/server/moving/moving_part.h"
 #include "engine/server/moving/part_state.h"
 #include "engine/server/server_private.h"
 #include "io/net/handler_call.h"
 #include "models/shard/ahead.h"
-
-#include <string.h>
 
 enum {
     ROUNDS = 5,
@@ -210,12 +210,6 @@ static bool send_slices(Ahead *ahead, const MovingPart *moving, const PartWay *w
     return ok;
 }
 
-static void clear_changed(Ahead *ahead)
-{
-    if (ahead->changed != NULL)
-        g_array_unref(g_steal_pointer(&ahead->changed));
-}
-
 bool moving_part_send_ahead(Server *server, uint32_t table, uint32_t part, const PartWay *way,
                             GError **error)
 {
@@ -228,11 +222,11 @@ bool moving_part_send_ahead(Server *server, uint32_t table, uint32_t part, const
     bool ok = send_slices(&ahead, &moving, way, error);
 
     for (int round = 0; round < ROUNDS && ok && ahead.is_ahead && ahead.n_slices > 1; round++) {
-        clear_changed(&ahead);
+        g_clear_pointer(&ahead.changed, g_array_unref);
         servers_run(server, 1, take_changed, &ahead);
         ok = send_slices(&ahead, &moving, way, error);
     }
-    clear_changed(&ahead);
+    g_clear_pointer(&ahead.changed, g_array_unref);
     part_slice_clear(&ahead.slice);
     g_ptr_array_unref(ahead.made);
     return ok;

@@ -126,7 +126,7 @@ static bool send_some_ragged(const PartState *state, const RubatoKeys *keys, siz
               state->assign(state->user, keys, NULL, error);
     size_t end = 0;
 
-    for (size_t begin = 0; lengths.bytes != NULL && end<keys->n && * n_bytes> 0 && ok;
+    for (size_t begin = 0; ok && lengths.bytes != NULL && *n_bytes > 0 && end != keys->n;
          begin = end) {
         const size_t most = MIN(*n_bytes, PART_STATE_BLOCK_BYTES);
         size_t n = 0;
@@ -418,7 +418,6 @@ bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, 
         *n_sent += n_listed;
 
         const RubatoKeys present = { .keys = some, .n = n_rows };
-
         size_t n_left = SIZE_MAX, n_all;
 
         if (n_rows > 0 &&
