@@ -279,37 +279,24 @@ void server_pass_on(Server *server, FedPart *fed, Message *input, MessageKind ki
     }
 }
 
-/* Passes words on that belong together, as rows of as many bytes. */
-static void pass_on_words(Server *server, FedPart *fed, const void *words, size_t n, size_t bytes,
-                          uint8_t kind)
-{
-    const size_t most = post_office_max_keys(bytes);
-
-    for (size_t begin = 0; begin < n; begin += most) {
-        Message input = { .row_bytes = bytes,
-                          .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
-                                       .input = (const char *)words + begin * bytes } };
-
-        server_pass_on(server, fed, &input, (MessageKind)kind);
-    }
-}
-
 /* To one that does not have all rows yet, alone, and without a number. It may have been dropped
  * since the input began. */
-static void tell_more(Server *server, FedPart *fed, Message *message, uint8_t kind)
+static void tell_more(Server *server, FedPart *fed, Message *message, MessageKind kind)
 {
     const size_t n_bytes = server_input_bytes(message);
 
     for (uint32_t i = 0; i < fed->feed.n_replicas; i++)
         if (fed->feed.replicas[i].is_told) {
             replica_feed_note_bytes(&fed->feed, i, n_bytes);
-            server_push_input(server, fed, fed->feed.replicas[i].server, message, kind);
+            server_push_input(server, fed, fed->feed.replicas[i].server, message, (uint8_t)kind);
         }
 }
 
-/* Tells words that belong together, as rows of as many bytes. */
-static void tell_words(Server *server, FedPart *fed, const void *words, size_t n, size_t bytes,
-                       uint8_t kind)
+/* Sends words that belong together, as rows of as many bytes, by server_pass_on or tell_more. */
+static void send_words(Server *server, FedPart *fed, const void *words, size_t n, size_t bytes,
+                       uint8_t kind,
+                       void (*send)(Server *server, FedPart *fed, Message *message,
+                                    MessageKind kind))
 {
     const size_t most = post_office_max_keys(bytes);
 
@@ -318,20 +305,24 @@ static void tell_words(Server *server, FedPart *fed, const void *words, size_t n
                             .request = { .keys = { .first = begin, .n = MIN(n - begin, most) },
                                          .input = (const char *)words + begin * bytes } };
 
-        tell_more(server, fed, &message, kind);
+        send(server, fed, &message, (MessageKind)kind);
     }
 }
 
-static void tell_made(Server *server, FedPart *fed, const RubatoShard *shard)
+static void tell_made_rows(Server *server, FedPart *fed, const RubatoShard *shard)
 {
     size_t n;
     const uint64_t *const places = shard_made(shard, &n);
 
-    tell_words(server, fed, places, n, sizeof *places, FEED_MADE);
+    send_words(server, fed, places, n, sizeof *places, FEED_MADE, tell_more);
+}
 
+static void tell_admission_words(Server *server, FedPart *fed, const RubatoShard *shard)
+{
+    size_t n;
     const ShardWord *const words = shard_words(shard, &n);
 
-    tell_words(server, fed, words, n, sizeof *words, FEED_WORDS);
+    send_words(server, fed, words, n, sizeof *words, FEED_WORDS, tell_more);
 }
 
 static void tell_failures(Server *server, FedPart *fed, const RubatoShard *shard)
@@ -375,10 +366,11 @@ void server_end_input(Server *server, FedPart *fed, RubatoShard *shard, Message 
     if (G_LIKELY(!shard_goes_first(shard)))
         return;
     shard_end_input(shard);
-    tell_made(server, fed, shard);
+    tell_made_rows(server, fed, shard);
+    tell_admission_words(server, fed, shard);
     tell_failures(server, fed, shard);
     evictions = shard_evictions(shard, &n);
-    pass_on_words(server, fed, evictions, n, sizeof *evictions, FEED_EVICTED);
+    send_words(server, fed, evictions, n, sizeof *evictions, FEED_EVICTED, server_pass_on);
     server_pass_on(server, fed, input, kind);
 }
 
