@@ -92,6 +92,18 @@ static void note_table(Scheduler *scheduler, const Collective *collective)
     scheduler->goes_on = scheduler->goes_on || collective->survives;
 }
 
+static gboolean has_name(gpointer id, gpointer name, gpointer wanted)
+{
+    (void)id;
+    return g_str_equal(name, wanted);
+}
+
+/* A table is gone on all nodes. Of a name there is one at a time. */
+static void forget_table(Scheduler *scheduler, const Collective *collective)
+{
+    g_hash_table_foreach_remove(scheduler->tables, has_name, collective->name);
+}
+
 /* Processes that serve may have asked while nodes did their part of it. */
 static void answer_those_who_ask(Scheduler *scheduler)
 {
@@ -116,9 +128,12 @@ static void decide(Scheduler *scheduler, Collective *collective)
     for (uint32_t i = 0; i < scheduler->config.n_nodes; i++)
         if (collective->proposed[i] || (started && scheduler->nodes[i].serves))
             send_commit(scheduler, collective, i);
-    if (started && collective->what == CONTROL_CALL_CREATE &&
-        collective->verdict.code == CONTROL_OK)
-        note_table(scheduler, collective);
+    if (started && collective->verdict.code == CONTROL_OK) {
+        if (collective->what == CONTROL_CALL_CREATE)
+            note_table(scheduler, collective);
+        if (collective->what == CONTROL_CALL_DROP)
+            forget_table(scheduler, collective);
+    }
     if (started && collective->what == CONTROL_CALL_RUN)
         task_decided(scheduler, collective->id, collective->verdict.code == CONTROL_OK);
     answer_those_who_ask(scheduler);

@@ -229,7 +229,7 @@ struct Scheduler {
     PastCalls *past; /* those that are decided */
     uint64_t n_calls;
     uint32_t next_table;
-    GHashTable *tables;  /* id → name, "table weights": of all that were ever made */
+    GHashTable *tables;  /* id → name, "table weights": of those that are there */
     bool goes_on;        /* a table has had replicas: the loss of a node does not end the run */
     uint32_t map_number; /* of the newest part map */
     Recovery *recovery;

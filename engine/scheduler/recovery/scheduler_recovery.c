@@ -582,7 +582,7 @@ static void end_step(Scheduler *scheduler)
             const char *const table =
                 g_hash_table_lookup(scheduler->tables, GUINT_TO_POINTER(lost.table));
             g_autofree char *why = g_strdup_printf("no other node has part %u of %s", lost.part,
-                                                   table != NULL ? table : "a new table");
+                                                   table != NULL ? table : "a table");
 
             give_up(scheduler, why);
             return;

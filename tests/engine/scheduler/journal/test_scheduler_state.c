@@ -274,6 +274,31 @@ START_TEST(journal_stays_small_while_tasks_come_and_go)
 }
 END_TEST
 
+/* What were kept of each would have its name. */
+START_TEST(journal_stays_small_while_tables_come_and_go)
+{
+    const uint64_t n = count_rounds(500);
+    g_autofree char *name = g_strnfill(1000, 'x');
+
+    for (uint64_t number = 0; number < n; number++) {
+        make_call((ControlPropose){ .call = 2 * number + 2,
+                                    .what = CONTROL_CALL_CREATE,
+                                    .name = name,
+                                    .digest = "same",
+                                    .arguments = "same" });
+        make_call((ControlPropose){ .call = 2 * number + 3,
+                                    .what = CONTROL_CALL_DROP,
+                                    .name = name,
+                                    .digest = "same",
+                                    .arguments = "same" });
+        if (number % 5 == 0)
+            beat_and_tick();
+    }
+    ck_assert(n_begun > 2 || is_measured());
+    ck_assert_uint_lt(most_bytes, 5 * kept_bytes() + 2 * 64 * n);
+}
+END_TEST
+
 START_TEST(journal_stays_small_while_snapshots_are_taken)
 {
     const uint64_t n = count_rounds(200);
@@ -357,6 +382,7 @@ int main(void)
     tcase_set_timeout(journals, 60);
     tcase_add_test(journals, journal_stays_small_while_a_task_has_barriers);
     tcase_add_test(journals, journal_stays_small_while_tasks_come_and_go);
+    tcase_add_test(journals, journal_stays_small_while_tables_come_and_go);
     tcase_add_test(journals, journal_stays_small_while_snapshots_are_taken);
     tcase_add_loop_test(journals, journal_that_cannot_begin_anew_has_all_records, 0, 2);
     tcase_add_test(journals, what_nodes_may_not_have_heard_is_part_of_the_state);
