@@ -17,9 +17,15 @@
 #include <rubato/error.h>
 
 #include "io/history/history_mapped.h"
+#include "io/huge_pages.h"
 #include "io/net/log_sink.h"
 
 #define MOST_CHUNKS 64
+
+/* Chunks are made so many at a time, in huge pages: a worker fills one after the other, and would
+ * wait for each small page. */
+#define BLOCK_CHUNKS 16
+#define BLOCK_BYTES (BLOCK_CHUNKS * sizeof(HistoryChunk))
 
 /* To wake a thread costs a worker as much as a dozen requests. So a writer with nothing to write
  * looks again after this time, and is woken only if it has looked in vain, if many chunks wait, or
@@ -72,6 +78,7 @@ struct History {
     bool failed;
     HistoryChunk *first, *last; /* to be written */
     HistoryChunk *free;
+    GPtrArray *blocks;            /* of BLOCK_BYTES */
     unsigned n_chunks, n_waiting; /* all; to be written */
     WriterState writer_state;
     uint64_t n_given, n_done; /* chunks that were handed over, and written or dropped */
@@ -227,12 +234,14 @@ static bool make_file(History *history, const char *folder, bool is_again, GErro
     return false;
 }
 
+static void free_block(void *block)
+{
+    huge_pages_free(block, BLOCK_BYTES);
+}
+
 static void free_history(History *history)
 {
-    for (HistoryChunk *chunk = history->free, *next; chunk != NULL; chunk = next) {
-        next = chunk->next;
-        g_free(chunk);
-    }
+    g_ptr_array_unref(history->blocks);
     if (history->fd >= 0)
         close(history->fd);
     history_mapped_clear(&history->mapped);
@@ -250,6 +259,7 @@ static History *open_file(const char *folder, uint32_t node, uint32_t n_nodes, b
     pthread_condattr_t monotonic;
 
     history->fd = -1;
+    history->blocks = g_ptr_array_new_with_free_func(free_block);
     history->node = node;
     history->header = (FileHeader){ .state = FILE_STATE_SILENT, .node = node, .n_nodes = n_nodes };
     memcpy(history->header.magic, HISTORY_MAGIC, sizeof history->header.magic);
@@ -309,6 +319,21 @@ void history_begin_requests(History *history)
 
 /* ---- chunks ---- */
 
+/* With the lock. */
+static HistoryChunk *make_chunk(History *history)
+{
+    const unsigned n = history->n_chunks++ % BLOCK_CHUNKS;
+
+    if (n == 0) {
+        void *const block = huge_pages_take(BLOCK_BYTES);
+
+        if (block == NULL)
+            g_error("node %u: no memory for its history; the node ends here", history->node);
+        g_ptr_array_add(history->blocks, block);
+    }
+    return (HistoryChunk *)g_ptr_array_index(history->blocks, history->blocks->len - 1) + n;
+}
+
 HistoryChunk *history_take_chunk(History *history)
 {
     HistoryChunk *chunk;
@@ -320,9 +345,9 @@ HistoryChunk *history_take_chunk(History *history)
     if (chunk != NULL)
         history->free = chunk->next;
     else /* more than usual if all are being filled: nobody waits for another stream */
-        history->n_chunks++;
+        chunk = make_chunk(history);
     pthread_mutex_unlock(&history->lock);
-    return chunk != NULL ? chunk : g_new(HistoryChunk, 1);
+    return chunk;
 }
 
 void history_give_chunk(History *history, HistoryChunk *chunk)

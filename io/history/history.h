@@ -45,6 +45,7 @@ enum {
     HISTORY_WRITES = 16,     /* the handler writes */
     HISTORY_LAST = 32,       /* the last record of what a server has applied */
     HISTORY_UNTOLD = 64,     /* a write whose worker went on before it was done */
+    HISTORY_CLOCKED = 128,   /* a Clock to the record's clock comes in front of it */
 };
 
 /* Starts the file of this node in the folder. The folder is made if it is not there. n_nodes: with
@@ -91,16 +92,20 @@ void history_stream_free(HistoryStream *stream);
 void history_stream_hand_over(HistoryStream *stream);
 
 /* A record. n_adds: for an Add its number among the worker's Adds on the table, from 0; for others
- * how many of these were made before. rows: NULL, or one for each key. */
+ * how many of these were made before. rows: NULL, or one for each key. The keys are not copied into
+ * it, and numbers that a file has side by side are not so here: what has just been stored in small
+ * pieces and is read in one large one has to wait until all stores before it are done. */
 typedef struct {
     HistoryKind kind;
     unsigned flags;
     uint64_t clock;
+    const RubatoKeys *keys; /* NULL: none */
     uint64_t n_adds;
-    RubatoKeys keys;
     const void *rows;
 } HistoryRecord;
 
+/* A worker's Clock is told with its next Get or Add if that follows, or when the stream is handed
+ * over. */
 void history_note(HistoryStream *stream, const HistoryRecord *record);
 
 /* A call of a handler: the name and a hash of the result, then the record, which is of

@@ -10,7 +10,7 @@
 #include "io/history/history_private.h"
 
 /* A multiple of the size of a page. */
-#define HISTORY_SLOT_BYTES (2 * HISTORY_CHUNK_BYTES)
+#define HISTORY_SLOT_BYTES ((size_t)256 << 10)
 
 /* Behind the last record there are zeros. */
 typedef struct {

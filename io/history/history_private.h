@@ -6,9 +6,8 @@
 
 #include "io/history/history.h"
 
-#define HISTORY_MAGIC "RBTHIST3"
+#define HISTORY_MAGIC "RBTHIST4"
 #define HISTORY_CHUNK_MAGIC UINT32_C(0x4b4e4843)
-#define HISTORY_CHUNK_BYTES ((size_t)128 << 10)
 
 typedef struct {
     uint32_t magic;
@@ -16,6 +15,9 @@ typedef struct {
     uint32_t is_text; /* lines of history_say */
     uint32_t epoch, rank, table, dtype, width;
 } HistoryChunkHeader;
+
+/* As many as fit make a huge page. */
+#define HISTORY_CHUNK_BYTES (((size_t)128 << 10) - sizeof(HistoryChunkHeader) - sizeof(void *))
 
 typedef struct HistoryChunk HistoryChunk;
 struct HistoryChunk {
@@ -31,10 +33,10 @@ void history_begin_requests(History *history);
 #define HISTORY_RECORD_HEADER_BYTES ((size_t)32)
 #define HISTORY_RECORD_MOST_BYTES (HISTORY_CHUNK_BYTES - HISTORY_RECORD_HEADER_BYTES)
 
-/* Puts a record of another form: the header has all of the record but its keys, of which it has the
- * number, and its rows; n_bytes, a multiple of 8, follow. Returns where they go. The stream's
- * user. */
-uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, size_t n_bytes);
+/* Puts a record of another form: the header has all of the record but its keys and rows, and the
+ * number of keys; n_bytes, a multiple of 8, follow. Returns where they go. The stream's user. */
+uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, size_t n_keys,
+                            size_t n_bytes);
 RubatoDtype history_stream_dtype(const HistoryStream *stream);
 
 /* Any thread. */

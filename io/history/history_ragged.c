@@ -126,14 +126,13 @@ static void put_request(HistoryStream *stream, const HistoryRagged *request,
         .flags = request->flags | (request->keys.keys == NULL ? HISTORY_RUN_OF_KEYS : 0),
         .clock = request->clock,
         .n_adds = request->n_adds,
-        .keys = { .n = request->keys.n },
     };
 
     for (size_t i = 0; i < N_SEGMENTS; i++)
         header.n_bytes += padded(segments[i].n);
     do {
         const size_t n = (size_t)MIN(header.n_bytes - header.at, MOST_BYTES);
-        uint8_t *const to = history_stream_put(stream, &record, sizeof header + n);
+        uint8_t *const to = history_stream_put(stream, &record, request->keys.n, sizeof header + n);
 
         memcpy(to, &header, sizeof header);
         copy_bytes(segments, (size_t)header.at, to + sizeof header, n);
@@ -174,5 +173,5 @@ void history_note_ragged_ran(HistoryStream *stream, const HistoryApplied *applie
                                    .clock = applied->clock,
                                    .n_adds = applied->number };
 
-    memcpy(history_stream_put(stream, &record, sizeof who), &who, sizeof who);
+    memcpy(history_stream_put(stream, &record, /* n_keys= */ 0, sizeof who), &who, sizeof who);
 }

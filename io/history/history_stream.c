@@ -1,7 +1,8 @@
 /* Records, and the chunk that a stream fills.
  *
  * A call with many keys becomes several records, so that each fits into a chunk. Keys that are
- * those of the record before are not written again.
+ * those of the record before are not written again. Nor does a Clock become a record, if a Get or
+ * an Add of that clock comes next, which tells it.
  *
  * A stream that is flushed once is flushed often. From then on its chunks are mapped slots, where
  * nothing is left to do for that. Zeros follow the last record there. So a record is without its
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include <rubato/mix.h>
+#include <rubato/vector_clones.h>
 
 #include "io/history/history_mapped.h"
 
@@ -57,7 +59,9 @@ struct HistoryStream {
     size_t used, n_bytes;
     RecordHeader *open; /* the last record, which lacks its kind; NULL: it has it */
     uint8_t open_kind;
-    const uint64_t *keys; /* in the chunk: of the last record with keys; NULL: none */
+    bool has_clock;         /* a Clock is to be told */
+    uint64_t clock, n_adds; /* of that */
+    const uint64_t *keys;   /* in the chunk: of the last record with keys; NULL: none */
     size_t n_keys;
     bool is_run;
 };
@@ -120,18 +124,6 @@ static void give_chunk(HistoryStream *stream)
     stream->chunk = NULL;
     stream->bytes = NULL;
     stream->keys = NULL;
-}
-
-void history_stream_hand_over(HistoryStream *stream)
-{
-    if (stream != NULL)
-        give_chunk(stream);
-}
-
-void history_stream_free(HistoryStream *stream)
-{
-    history_stream_hand_over(stream);
-    g_free(stream);
 }
 
 static void take_chunk(HistoryStream *stream)
@@ -215,14 +207,38 @@ static void put_number(const HistoryStream *stream, const uint8_t *row, uint8_t 
         memcpy(to, &whole, 8);
 }
 
+/* Keys that are compared before a difference ends it. */
+#define COMPARED_AT_ONCE ((size_t)128)
+
+/* Not 0 if they are not the same. No early exit: several are compared at once. */
+RUBATO_VECTOR_CLONES static uint64_t find_differences(const uint64_t *some, const uint64_t *others,
+                                                      size_t n)
+{
+    uint64_t found = 0;
+
+    for (size_t i = 0; i < n; i++)
+        found |= some[i] ^ others[i];
+    return found;
+}
+
+static bool are_same(const uint64_t *some, const uint64_t *others, size_t n)
+{
+    if (some[0] != others[0] || some[n - 1] != others[n - 1]) /* as most lists that differ */
+        return false;
+    for (size_t i = 0; i < n; i += COMPARED_AT_ONCE)
+        if (find_differences(some + i, others + i, MIN(n - i, COMPARED_AT_ONCE)) != 0)
+            return false;
+    return true;
+}
+
+/* n > 0. */
 static bool has_same_keys(const HistoryStream *stream, const RubatoKeys *keys, size_t begin,
                           size_t n)
 {
     if (stream->keys == NULL || stream->n_keys != n || stream->is_run != (keys->keys == NULL))
         return false;
-    return keys->keys == NULL
-               ? stream->keys[0] == keys->first + begin
-               : memcmp(stream->keys, keys->keys + begin, n * sizeof(RubatoKey)) == 0;
+    return keys->keys == NULL ? stream->keys[0] == keys->first + begin
+                              : are_same(stream->keys, keys->keys + begin, n);
 }
 
 static uint8_t *put_keys(HistoryStream *stream, uint8_t *at, const RubatoKeys *keys, size_t begin,
@@ -265,9 +281,9 @@ static void put_rows(const HistoryStream *stream, const uint8_t *rows, size_t n,
 }
 
 /* One record of the call's keys from `begin` on. */
-static void note_piece(HistoryStream *stream, const HistoryRecord *record, size_t begin, size_t n)
+static void note_piece(HistoryStream *stream, const HistoryRecord *record, unsigned flags,
+                       const RubatoKeys *keys, size_t begin, size_t n)
 {
-    const RubatoKeys *const keys = &record->keys;
     const bool is_run = keys->keys == NULL;
     const size_t n_stored = is_run ? MIN(n, 1) : n;
     const size_t rows_bytes = record->rows == NULL ? 0 : (n * stream->noted_bytes + 7) / 8 * 8;
@@ -281,8 +297,8 @@ static void note_piece(HistoryStream *stream, const HistoryRecord *record, size_
     /* all of its fields, so that it is not cleared before */
     *header = (RecordHeader){
         .kind = 0,
-        .flags = (uint8_t)(record->flags | (is_run ? HISTORY_RUN_OF_KEYS : 0) |
-                           (same ? HISTORY_SAME_KEYS : 0)),
+        .flags =
+            (uint8_t)(flags | (is_run ? HISTORY_RUN_OF_KEYS : 0) | (same ? HISTORY_SAME_KEYS : 0)),
         .zero = 0,
         .n_keys = (uint32_t)n,
         .clock = record->clock,
@@ -299,26 +315,64 @@ static void note_piece(HistoryStream *stream, const HistoryRecord *record, size_
     fetch_next(stream, n_bytes);
 }
 
-void history_note(HistoryStream *stream, const HistoryRecord *record)
+static const RubatoKeys no_keys = { .n = 0 };
+
+static void tell_clock(HistoryStream *stream)
 {
-    size_t begin = 0;
-
-    do {
-        const size_t n = MIN(record->keys.n - begin, stream->most_keys);
-
-        note_piece(stream, record, begin, n);
-        begin += n;
-    } while (begin < record->keys.n);
+    if (!stream->has_clock)
+        return;
+    stream->has_clock = false;
+    note_piece(
+        stream,
+        &(HistoryRecord){ .kind = HISTORY_CLOCK, .clock = stream->clock, .n_adds = stream->n_adds },
+        /* flags= */ 0, &no_keys, 0, 0);
 }
 
-uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, size_t n_bytes)
+/* Of a record that may follow a Clock. */
+static unsigned flags_of(HistoryStream *stream, const HistoryRecord *record)
 {
+    if (!stream->has_clock)
+        return record->flags;
+    if (record->clock == stream->clock &&
+        (record->kind == HISTORY_GET || record->kind == HISTORY_ADD)) {
+        stream->has_clock = false;
+        return record->flags | HISTORY_CLOCKED;
+    }
+    tell_clock(stream);
+    return record->flags;
+}
+
+void history_note(HistoryStream *stream, const HistoryRecord *record)
+{
+    const RubatoKeys *const keys = record->keys != NULL ? record->keys : &no_keys;
+    unsigned flags = flags_of(stream, record);
+    size_t begin = 0;
+
+    if (record->kind == HISTORY_CLOCK && !stream->is_kept) {
+        stream->has_clock = true;
+        stream->clock = record->clock;
+        stream->n_adds = record->n_adds;
+        return;
+    }
+    do {
+        const size_t n = MIN(keys->n - begin, stream->most_keys);
+
+        note_piece(stream, record, flags, keys, begin, n);
+        flags = record->flags;
+        begin += n;
+    } while (begin < keys->n);
+}
+
+uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, size_t n_keys,
+                            size_t n_bytes)
+{
+    tell_clock(stream);
     end_record(stream);
     make_room(stream, sizeof(RecordHeader) + n_bytes);
     RecordHeader *const header = (RecordHeader *)(void *)(stream->bytes + stream->used);
 
     *header = (RecordHeader){ .flags = (uint8_t)record->flags,
-                              .n_keys = (uint32_t)record->keys.n,
+                              .n_keys = (uint32_t)n_keys,
                               .clock = record->clock,
                               .n_adds = record->n_adds,
                               .n_bytes = n_bytes };
@@ -326,6 +380,20 @@ uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, 
     stream->open_kind = (uint8_t)record->kind;
     stream->used += sizeof *header + n_bytes;
     return (uint8_t *)(header + 1);
+}
+
+void history_stream_hand_over(HistoryStream *stream)
+{
+    if (stream == NULL)
+        return;
+    tell_clock(stream);
+    give_chunk(stream);
+}
+
+void history_stream_free(HistoryStream *stream)
+{
+    history_stream_hand_over(stream);
+    g_free(stream);
 }
 
 RubatoDtype history_stream_dtype(const HistoryStream *stream)
@@ -356,7 +424,7 @@ void history_note_handler(HistoryStream *stream, const HistoryRecord *record, co
                                                              .flags = record->flags,
                                                              .clock = record->clock,
                                                              .n_adds = record->n_adds },
-                                           sizeof hash + padded);
+                                           /* n_keys= */ 0, sizeof hash + padded);
     memcpy(at, &hash, sizeof hash);
     memset(at + sizeof hash, 0, padded);
     memcpy(at + sizeof hash, handler, name_bytes);
@@ -377,12 +445,10 @@ static uint8_t *begin_applied(HistoryStream *stream, const HistoryApplied *appli
 {
     const AppliedHeader who = { applied->epoch, applied->rank, applied->part, place };
 
-    const HistoryRecord record = { .kind = HISTORY_APPLIED,
-                                   .flags = flags,
-                                   .clock = applied->clock,
-                                   .n_adds = applied->number,
-                                   .keys = { .n = n_keys } };
-    uint8_t *const at = history_stream_put(stream, &record, sizeof who + n_bytes);
+    const HistoryRecord record = {
+        .kind = HISTORY_APPLIED, .flags = flags, .clock = applied->clock, .n_adds = applied->number
+    };
+    uint8_t *const at = history_stream_put(stream, &record, n_keys, sizeof who + n_bytes);
 
     memcpy(at, &who, sizeof who);
     return at + sizeof who;

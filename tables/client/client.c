@@ -433,8 +433,8 @@ static inline __attribute__((always_inline)) bool add_run(TableClient *client,
 
 /* ---- the same, noted if the client is watched ---- */
 
-static __attribute__((noinline, cold)) bool get_watched(TableClient *client, const RubatoKeys *keys,
-                                                        void *values, GError **error)
+static __attribute__((noinline)) bool get_watched(TableClient *client, const RubatoKeys *keys,
+                                                  void *values, GError **error)
 {
     const uint64_t begun_ns = table_client_time(client);
     const bool done = keys->keys != NULL ? get_list(client, keys->keys, keys->n, values, error)
@@ -447,8 +447,8 @@ static __attribute__((noinline, cold)) bool get_watched(TableClient *client, con
     return done;
 }
 
-static __attribute__((noinline, cold)) bool add_watched(TableClient *client, const RubatoKeys *keys,
-                                                        const void *deltas, GError **error)
+static __attribute__((noinline)) bool add_watched(TableClient *client, const RubatoKeys *keys,
+                                                  const void *deltas, GError **error)
 {
     const uint64_t begun_ns = table_client_time(client);
     const bool done = keys->keys != NULL

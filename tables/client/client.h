@@ -320,8 +320,14 @@ static inline uint64_t table_client_time(const TableClient *client)
 /* Records a call that has succeeded, or a wait; `what` is a literal. begun_ns 0: it is not
  * recorded. Not for a call that was refused: it may be that of a forked process, in which the
  * timeline's lock may be held for ever. */
-void table_client_note_time(const TableClient *client, const char *what, uint64_t begun_ns,
+void table_client_note_call(const TableClient *client, const char *what, uint64_t begun_ns,
                             size_t n_keys);
+static inline void table_client_note_time(const TableClient *client, const char *what,
+                                          uint64_t begun_ns, size_t n_keys)
+{
+    if (G_UNLIKELY(begun_ns != 0))
+        table_client_note_call(client, what, begun_ns, n_keys);
+}
 
 /* The same for a request with a ticket, of that id, which may have ended on any thread. */
 void table_client_note_ticket(const TableClient *client, const char *what, uint64_t id,

@@ -349,7 +349,7 @@ static inline __attribute__((always_inline)) bool end_clock(TableClient *client,
     return true;
 }
 
-static __attribute__((noinline, cold)) bool clock_watched(TableClient *client, GError **error)
+static __attribute__((noinline)) bool clock_watched(TableClient *client, GError **error)
 {
     const uint64_t begun_ns = table_client_time(client);
     const bool done = end_clock(client, true, error);

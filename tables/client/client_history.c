@@ -47,7 +47,6 @@ void table_client_end_history(TableClient *client)
     history_stream_free(client->late_history);
 }
 
-/* A copy of empty keys, which were just stored in pieces, would wait for all stores before it. */
 void table_client_note(TableClient *client, HistoryKind kind, uint64_t clock)
 {
     history_note(client->history,
@@ -59,7 +58,7 @@ void table_client_note_keys(TableClient *client, HistoryKind kind, uint64_t cloc
 {
     history_note(client->history,
                  &(HistoryRecord){
-                     .kind = kind, .clock = clock, .n_adds = client->history_adds, .keys = *keys });
+                     .kind = kind, .clock = clock, .n_adds = client->history_adds, .keys = keys });
 }
 
 void table_client_note_get(TableClient *client, const RubatoKeys *keys, const void *values)
@@ -67,7 +66,7 @@ void table_client_note_get(TableClient *client, const RubatoKeys *keys, const vo
     history_note(client->history, &(HistoryRecord){ .kind = HISTORY_GET,
                                                     .clock = clock_of(client),
                                                     .n_adds = client->history_adds,
-                                                    .keys = *keys,
+                                                    .keys = keys,
                                                     .rows = values });
 }
 
@@ -78,7 +77,7 @@ void table_client_note_add(TableClient *client, const RubatoKeys *keys, const vo
                                                     .flags = is_done ? 0 : HISTORY_FAILED,
                                                     .clock = clock_of(client),
                                                     .n_adds = client->history_adds++,
-                                                    .keys = *keys,
+                                                    .keys = keys,
                                                     .rows = deltas });
 }
 
@@ -108,7 +107,7 @@ void table_client_note_late_get(TableClient *client, uint64_t clock, uint64_t n_
                                            .flags = HISTORY_OF_TICKET,
                                            .clock = clock,
                                            .n_adds = n_adds,
-                                           .keys = *keys,
+                                           .keys = keys,
                                            .rows = values });
     pthread_mutex_unlock(&client->late_lock);
 }
@@ -156,20 +155,22 @@ static size_t find_parts(const TableRoute *route, const RubatoHandlerCall *asked
 
 static void note_parts(TableClient *client, const RubatoHandlerCall *asked, HistoryRecord *record)
 {
+    RubatoKeys keys = { .n = 0 };
     const TableRoute *const route = client->route;
     g_autofree RubatoKey *parts = g_new(RubatoKey, route->map->n_parts);
 
     switch (asked->scope) {
     case RUBATO_SCOPE_TABLE:
-        record->keys = (RubatoKeys){ .n = route->map->n_parts };
+        keys = (RubatoKeys){ .n = route->map->n_parts };
         break;
     case RUBATO_SCOPE_PART:
-        record->keys = (RubatoKeys){ .first = asked->part, .n = 1 };
+        keys = (RubatoKeys){ .first = asked->part, .n = 1 };
         break;
     case RUBATO_SCOPE_KEYS:
-        record->keys = (RubatoKeys){ .keys = parts, .n = find_parts(route, asked, parts) };
+        keys = (RubatoKeys){ .keys = parts, .n = find_parts(route, asked, parts) };
         break;
     }
+    record->keys = &keys;
     history_note(client->history, record);
 }
 
@@ -179,12 +180,13 @@ void table_client_note_handler(TableClient *client, const RubatoHandlerCall *ask
     const bool writes = number > 0;
     gsize n = 0;
     const void *const bytes = result != NULL ? g_bytes_get_data(result, &n) : NULL;
+    const RubatoKeys keys = { .keys = asked->keys, .n = asked->n_keys };
     HistoryRecord record = { .kind = HISTORY_HANDLER_KEYS,
                              .flags =
                                  (writes ? HISTORY_WRITES : 0) | (is_done ? 0 : HISTORY_FAILED),
                              .clock = clock_of(client),
                              .n_adds = client->history_adds,
-                             .keys = { .keys = asked->keys, .n = asked->n_keys } };
+                             .keys = &keys };
 
     history_note_handler(client->history, &record, asked->handler, bytes, n);
     client->history_adds += writes;
@@ -205,6 +207,6 @@ void table_client_note_ask(TableClient *client, const TableAsk *ask, const Rubat
         history_note(client->history, &(HistoryRecord){ .kind = HISTORY_SET,
                                                         .flags = is_done ? 0 : HISTORY_FAILED,
                                                         .clock = clock_of(client),
-                                                        .keys = *keys,
+                                                        .keys = keys,
                                                         .rows = ask->input });
 }

@@ -27,11 +27,10 @@ static void note(const TableClient *client, const char *what, uint64_t id, uint6
                                         .numbers = { *number } });
 }
 
-void table_client_note_time(const TableClient *client, const char *what, uint64_t begun_ns,
+void table_client_note_call(const TableClient *client, const char *what, uint64_t begun_ns,
                             size_t n_keys)
 {
-    if (begun_ns != 0)
-        note(client, what, 0, begun_ns, &(TimelineNumber){ n_keys > 0 ? "keys" : NULL, n_keys });
+    note(client, what, 0, begun_ns, &(TimelineNumber){ n_keys > 0 ? "keys" : NULL, n_keys });
 }
 
 void table_client_note_wait(const TableClient *client, uint64_t clock, uint64_t begun_ns)

@@ -144,6 +144,19 @@ static const char *take_body(const RecordOwner *owner, Record *record, LastKeys 
     return NULL;
 }
 
+/* Visits the Clock that the record tells, which tells none from then on. */
+static void take_clock(const HistoryVisitor *visitor, const RecordOwner *owner, Record *record)
+{
+    const Record clock = {
+        .at = record->at, .kind = RECORD_CLOCK, .clock = record->clock, .n_adds = record->n_adds
+    };
+
+    if (!(record->flags & RECORD_CLOCKED))
+        return;
+    record->flags &= ~(unsigned)RECORD_CLOCKED;
+    visitor->record(visitor->user, owner, &clock);
+}
+
 /* In a slot zeros follow the last record. */
 static const char *take_records(const HistoryVisitor *visitor, const RecordOwner *owner,
                                 const uint8_t *at, uint64_t n, bool is_slot)
@@ -173,6 +186,7 @@ static const char *take_records(const HistoryVisitor *visitor, const RecordOwner
         if ((record.kind == RECORD_GET || record.kind == RECORD_ADD) && record.rows == NULL &&
             record.n_keys > 0)
             return "a Get or an Add has no rows";
+        take_clock(visitor, owner, &record);
         visitor->record(visitor->user, owner, &record);
         at += RECORD_HEADER_BYTES + n_bytes;
         n -= RECORD_HEADER_BYTES + n_bytes;
@@ -304,7 +318,7 @@ bool history_file_open(HistoryFile *file, GError **error)
     if (g_mapped_file_get_length(file->bytes) < FILE_HEADER_BYTES ||
         memcmp(bytes, "RBTHIST", 7) != 0)
         return fail(path, 0, "this is no history", error);
-    if (bytes[7] < '1' || bytes[7] > '3') /* of earlier ones all is the same, and has less */
+    if (bytes[7] < '1' || bytes[7] > '4') /* of earlier ones all is the same, and has less */
         return fail(path, 7, "this history has a format that this version does not read", error);
     if (read_u32(bytes + 8) > HISTORY_FILE_SILENT)
         return fail(path, 8, "this is no history", error);

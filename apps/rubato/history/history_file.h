@@ -31,6 +31,7 @@ enum {
     RECORD_WRITES = 16,
     RECORD_LAST = 32,
     RECORD_UNTOLD = 64,
+    RECORD_CLOCKED = 128,
 };
 
 /* What is asked of ragged rows. */

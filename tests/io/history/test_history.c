@@ -49,7 +49,7 @@ static void note_adds(History *history, size_t n)
     for (size_t i = 0; i < n; i++)
         history_note(stream, &(HistoryRecord){ .kind = HISTORY_ADD,
                                                .n_adds = i,
-                                               .keys = { .first = i, .n = 100 },
+                                               .keys = &(RubatoKeys){ .first = i, .n = 100 },
                                                .rows = rows });
     history_stream_free(stream);
 }
@@ -81,6 +81,56 @@ START_TEST(each_record_is_written)
     history_close(history);
     ck_assert_uint_eq(state_of_file(&size), 1);
     ck_assert_uint_gt(size, 64 + 10000 * (32 + 8 + 400));
+}
+END_TEST
+
+enum { ROW_OF_100 = 400, HEADER = 32 };
+
+/* Of the record behind the file's first bytes, and a chunk's header. */
+static void check_record(const char *bytes, size_t at, HistoryKind kind, unsigned flags)
+{
+    const char *const record = bytes + 64 + HEADER + at;
+
+    ck_assert_uint_eq((uint8_t)record[0], (unsigned)kind);
+    ck_assert_uint_eq((uint8_t)record[1], flags);
+}
+
+/* The second Add is of another clock than the Clock before it. */
+START_TEST(a_clock_goes_with_the_request_behind_it)
+{
+    static const float rows[100];
+    const RubatoKeys keys = { .first = 5, .n = 100 };
+    const HistoryIdentity identity = { .epoch = 1, .table = 2, .dtype = RUBATO_F32, .width = 1 };
+    History *history = history_open(folder, 7, 1, NULL);
+    HistoryStream *stream = history_stream_new(history, &identity);
+    HistoryRecord get = { .kind = HISTORY_GET, .keys = &keys, .rows = rows };
+    HistoryRecord clock = { .kind = HISTORY_CLOCK, .clock = 1 };
+    g_autofree char *bytes = NULL;
+    size_t at = 0;
+    gsize size;
+
+    history_note(stream, &get);
+    history_note(stream, &clock);
+    get.clock = 1;
+    history_note(stream, &get);
+    clock.clock = 2;
+    history_note(stream, &clock);
+    history_note(stream, &get);
+    clock.clock = 3;
+    history_note(stream, &clock);
+    history_stream_free(stream);
+    history_close(history);
+    ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
+    check_record(bytes, at, HISTORY_GET, HISTORY_RUN_OF_KEYS);
+    at += HEADER + 8 + ROW_OF_100;
+    check_record(bytes, at, HISTORY_GET, HISTORY_RUN_OF_KEYS | HISTORY_SAME_KEYS | HISTORY_CLOCKED);
+    at += HEADER + ROW_OF_100;
+    check_record(bytes, at, HISTORY_CLOCK, HISTORY_RUN_OF_KEYS);
+    at += HEADER;
+    check_record(bytes, at, HISTORY_GET, HISTORY_RUN_OF_KEYS | HISTORY_SAME_KEYS);
+    at += HEADER + ROW_OF_100;
+    check_record(bytes, at, HISTORY_CLOCK, HISTORY_RUN_OF_KEYS);
+    ck_assert_uint_eq(size, 64 + HEADER + at + HEADER);
 }
 END_TEST
 
@@ -144,6 +194,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, make_folder, remove_folder);
     tcase_add_test(tcase, a_folder_that_cannot_be_written_is_refused);
     tcase_add_test(tcase, each_record_is_written);
+    tcase_add_test(tcase, a_clock_goes_with_the_request_behind_it);
     tcase_add_test(tcase, what_is_handed_over_is_written_though_nobody_asks_for_it);
     tcase_add_test(tcase, a_full_disk_is_said_once_and_marked_in_the_file);
     suite_add_tcase(suite, tcase);

@@ -47,28 +47,31 @@ void writer_begin(Writer *writer, const char *model, const char *update)
 
 void writer_add(Writer *writer, uint32_t worker, RubatoKey key, float delta)
 {
-    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_ADD,
-                                                            .clock = writer->clocks[worker],
-                                                            .n_adds = writer->n_adds[worker]++,
-                                                            .keys = { .keys = &key, .n = 1 },
-                                                            .rows = &delta });
+    history_note(writer->workers[worker],
+                 &(HistoryRecord){ .kind = HISTORY_ADD,
+                                   .clock = writer->clocks[worker],
+                                   .n_adds = writer->n_adds[worker]++,
+                                   .keys = &(RubatoKeys){ .keys = &key, .n = 1 },
+                                   .rows = &delta });
 }
 
 void writer_get(Writer *writer, uint32_t worker, RubatoKey key, float value)
 {
-    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_GET,
-                                                            .clock = writer->clocks[worker],
-                                                            .n_adds = writer->n_adds[worker],
-                                                            .keys = { .keys = &key, .n = 1 },
-                                                            .rows = &value });
+    history_note(writer->workers[worker],
+                 &(HistoryRecord){ .kind = HISTORY_GET,
+                                   .clock = writer->clocks[worker],
+                                   .n_adds = writer->n_adds[worker],
+                                   .keys = &(RubatoKeys){ .keys = &key, .n = 1 },
+                                   .rows = &value });
 }
 
 void writer_announce(Writer *writer, uint32_t worker, uint64_t iteration, RubatoKey key)
 {
-    history_note(writer->workers[worker], &(HistoryRecord){ .kind = HISTORY_ANNOUNCE,
-                                                            .clock = iteration,
-                                                            .n_adds = writer->n_adds[worker],
-                                                            .keys = { .keys = &key, .n = 1 } });
+    history_note(writer->workers[worker],
+                 &(HistoryRecord){ .kind = HISTORY_ANNOUNCE,
+                                   .clock = iteration,
+                                   .n_adds = writer->n_adds[worker],
+                                   .keys = &(RubatoKeys){ .keys = &key, .n = 1 } });
 }
 
 void writer_tick(Writer *writer, uint32_t worker)
@@ -89,7 +92,7 @@ uint64_t writer_call(Writer *writer, uint32_t worker, uint32_t n_parts, bool is_
     history_note_handler(writer->workers[worker], &record, "scale", NULL, 0);
     record.kind = HISTORY_HANDLER_PARTS;
     record.n_adds = ++writer->n_calls[worker];
-    record.keys.n = n_parts;
+    record.keys = &(RubatoKeys){ .n = n_parts };
     history_note(writer->workers[worker], &record);
     return record.n_adds;
 }
@@ -136,7 +139,7 @@ void writer_end(Writer *writer, float last)
     if (!isnan(last))
         history_note(engine, &(HistoryRecord){ .kind = HISTORY_GET,
                                                .clock = 3,
-                                               .keys = { .keys = &key, .n = 1 },
+                                               .keys = &(RubatoKeys){ .keys = &key, .n = 1 },
                                                .rows = &last });
     history_stream_free(engine);
     history_say(writer->history, "rows 0 at 3\n");
