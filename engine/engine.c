@@ -239,19 +239,9 @@ static bool begin_end(RubatoEngine *engine, GError **error)
     return !was_ending;
 }
 
-void rubato_engine_free(RubatoEngine *engine)
+/* What the engine has with other nodes ends: calls, tasks, streams, its membership of the run. */
+static void end_membership(RubatoEngine *engine)
 {
-    g_autoptr(GError) error = NULL;
-
-    if (engine == NULL)
-        return;
-    /* A forked process does not have the engine's threads. A worker, a callback or a service would
-     * wait for its own end, and an exit function's engine would be freed twice. */
-    if (!engine_check_caller(engine, "rubato_engine_free", &error) || !begin_end(engine, &error)) {
-        g_critical("%s; the engine was not freed", error->message);
-        return;
-    }
-    LOG_SINK_SCOPE(&engine->log);
     end_runs(engine);
     engine_end_history(engine);
     call_exits(engine);
@@ -265,6 +255,11 @@ void rubato_engine_free(RubatoEngine *engine)
     if (engine->services != NULL)
         services_break(engine->services, CONTROL_CODE(RUBATO_ERROR_CANCELLED), "its engine ends");
     engine_end_status(engine);
+}
+
+/* The order: who may call another one ends before it. */
+static void stop_threads(RubatoEngine *engine)
+{
     actor_stop(&engine->part_steps);
     led_snapshots_stop(engine);
     if (engine->network != NULL)
@@ -277,6 +272,10 @@ void rubato_engine_free(RubatoEngine *engine)
     /* A thread that breaks the run may still be in engine_break: from here on there is none. */
     signal_watch_free(engine->signals);
     engine_end_health(engine);
+}
+
+static void free_parts(RubatoEngine *engine)
+{
     services_free(engine->services);
     g_clear_pointer(&engine->tensors, tensor_router_free);
     for (uint32_t i = 0; i < engine->n_servers; i++)
@@ -294,7 +293,6 @@ void rubato_engine_free(RubatoEngine *engine)
     journal_file_free(engine->journal_file);
     if (engine->unheard.send != NULL)
         unheard_clear(&engine->unheard);
-    g_free(engine->scheduler_address);
     roster_free(engine->roster);
     if (engine->office.servers != NULL)
         post_office_clear(&engine->office);
@@ -302,6 +300,15 @@ void rubato_engine_free(RubatoEngine *engine)
     g_ptr_array_unref(engine->tables);
     g_ptr_array_unref(engine->runs);
     g_array_unref(engine->exits);
+    serving_free(engine->serving);
+    newcomer_free(engine->newcomer);
+    faults_on_demand_clear(&engine->on_demand);
+    cluster_free(engine->cluster);
+    snapshot_asks_clear(&engine->snapshot_asks);
+}
+
+static void free_texts_and_lists(RubatoEngine *engine)
+{
     for (uint32_t i = 0; engine->losses != NULL && i < engine->n_nodes; i++)
         g_free(engine->losses[i].text);
     g_free(engine->losses);
@@ -311,9 +318,9 @@ void rubato_engine_free(RubatoEngine *engine)
         g_ptr_array_unref(engine->drain_asks);
     g_free(engine->call.lost);
     g_free(engine->call.workerless);
-    serving_free(engine->serving);
-    newcomer_free(engine->newcomer);
+    g_free(engine->call.commit_text);
     g_free((void *)(uintptr_t)engine->config.cluster_file);
+    g_free(engine->scheduler_address);
     g_free(engine->node_ids);
     g_strfreev(engine->node_names);
     g_free(engine->servers_of);
@@ -322,15 +329,30 @@ void rubato_engine_free(RubatoEngine *engine)
     g_free(engine->restored_from);
     g_free(engine->rendezvous.refusal);
     g_free(engine->rendezvous.later);
-    g_free(engine->call.commit_text);
     g_free(engine->broken_text);
-    faults_on_demand_clear(&engine->on_demand);
+}
+
+void rubato_engine_free(RubatoEngine *engine)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (engine == NULL)
+        return;
+    /* A forked process does not have the engine's threads. A worker, a callback or a service would
+     * wait for its own end, and an exit function's engine would be freed twice. */
+    if (!engine_check_caller(engine, "rubato_engine_free", &error) || !begin_end(engine, &error)) {
+        g_critical("%s; the engine was not freed", error->message);
+        return;
+    }
+    LOG_SINK_SCOPE(&engine->log);
+    end_membership(engine);
+    stop_threads(engine);
+    free_parts(engine);
+    free_texts_and_lists(engine);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->changing);
     pthread_mutex_destroy(&engine->status_lock);
     pthread_mutex_destroy(&engine->lock);
-    cluster_free(engine->cluster);
-    snapshot_asks_clear(&engine->snapshot_asks);
     thread_binding_free(engine->binding);
     free(engine);
     registry_release();
