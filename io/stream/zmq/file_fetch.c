@@ -102,44 +102,71 @@ static bool ask_bytes(Fetch *fetch, uint64_t offset, uint64_t most, GError **err
     return questions_ask(questions, &fetch->question, error);
 }
 
-/* Asks for pieces, as many at a time as the pace says, and writes them. If no answer comes in time,
- * it asks again from there on; answers to the questions before are dropped. */
-static bool fetch_bytes(Fetch *fetch, GError **error)
+/* How far it is. */
+typedef struct {
+    uint64_t most;  /* bytes of the file, or that it may have */
+    uint64_t asked; /* it has asked for all before these bytes */
+    uint64_t next;  /* it has all before these */
+    uint64_t first; /* the question from which on answers count */
+    uint64_t n_answered;
+    unsigned n_missed; /* one after the other */
+    bool is_short;     /* the last answer was */
+} Progress;
+
+/* Asks for pieces, as many at a time as the pace says, and takes one. */
+static Taken ask_and_take(Fetch *fetch, Progress *progress, GError **error)
 {
     FileFetcher *const fetcher = fetch->fetcher;
-    Questions *const questions = fetcher->questions;
-    const bool is_known = fetch->n_bytes != UINT64_MAX;
-    const uint64_t most = is_known ? fetch->n_bytes : MOST_MANIFEST;
-    uint64_t first = questions_last_id(questions) + 1, n_answered = 0, asked = 0, next = 0;
-    GError *fault = NULL;
-    unsigned n_missed = 0;
-    bool is_short = false;
+    const uint32_t window = fetch->n_bytes != UINT64_MAX ? fetcher->pace.window : 1;
 
-    while (is_known ? next < most : !is_short) {
-        if (next >= most)
+    while (progress->asked < progress->most &&
+           questions_last_id(fetcher->questions) + 1 - progress->first - progress->n_answered <
+               window) {
+        if (!ask_bytes(fetch, progress->asked, progress->most, error))
+            return TAKEN_LATE;
+        progress->asked += fetch->question.n;
+    }
+    return take_bytes(fetch, progress->first, &progress->next, &progress->is_short, error);
+}
+
+/* What is under way counts no more. */
+static void ask_again(const Fetch *fetch, Progress *progress)
+{
+    fetch_pace_missed(&fetch->fetcher->pace);
+    progress->first = questions_last_id(fetch->fetcher->questions) + 1;
+    progress->n_answered = 0;
+    progress->asked = progress->next;
+    progress->n_missed++;
+}
+
+/* If no answer comes in time, or the connection is lost, it asks again from there on; answers to
+ * the questions before are dropped. */
+static bool fetch_bytes(Fetch *fetch, GError **error)
+{
+    Questions *const questions = fetch->fetcher->questions;
+    const bool is_known = fetch->n_bytes != UINT64_MAX;
+    Progress progress = { .most = is_known ? fetch->n_bytes : MOST_MANIFEST,
+                          .first = questions_last_id(questions) + 1 };
+
+    while (is_known ? progress.next < progress.most : !progress.is_short) {
+        GError *fault = NULL;
+
+        if (progress.next >= progress.most)
             return questions_fail(questions, "a manifest has no end", error);
-        while (asked < most && questions_last_id(questions) + 1 - first - n_answered <
-                                   (is_known ? fetcher->pace.window : 1)) {
-            if (!ask_bytes(fetch, asked, most, error))
-                return false;
-            asked += fetch->question.n;
-        }
-        const Taken taken = take_bytes(fetch, first, &next, &is_short, &fault);
-        if (taken == TAKEN_NOTHING || (taken == TAKEN_LATE && n_missed++ == MOST_MISSED)) {
+
+        const Taken taken = ask_and_take(fetch, &progress, &fault);
+
+        if (taken == TAKEN_ANSWER) {
+            progress.n_answered++;
+            progress.n_missed = 0;
+        } else if (taken == TAKEN_LATE && progress.n_missed < MOST_MISSED) {
+            g_clear_error(&fault);
+            ask_again(fetch, &progress);
+        } else {
             g_propagate_error(error, fault);
             return false;
         }
-        if (taken == TAKEN_ANSWER) {
-            n_answered++;
-            n_missed = 0;
-        } else {
-            g_clear_error(&fault);
-            fetch_pace_missed(&fetcher->pace);
-            first = questions_last_id(questions) + 1;
-            n_answered = 0;
-            asked = next;
-        }
-        if (is_known && is_short && next < most)
+        if (is_known && progress.is_short && progress.next < progress.most)
             return questions_fail(questions, "a file is shorter than it has to be", error);
     }
     return true;

@@ -18,15 +18,17 @@ typedef struct Questions Questions;
 
 typedef enum {
     TAKEN_ANSWER,
-    TAKEN_LATE,    /* no answer has come in time, or one is lost before the next */
+    TAKEN_LATE,    /* no answer has come in time, or it is lost */
     TAKEN_NOTHING, /* nothing that is of use */
 } Taken;
 
-/* address: for messages; socket: connected (zmq_stream.h); ends: atomic, not 0 if the reader is to
- * end, and event can be read then. They must stay. (transfer full) */
-Questions *questions_new(const char *address, void *socket, const gint *ends, int event);
+/* context: of this reader alone; address: for messages; socket: connected (zmq_stream.h); ends:
+ * atomic, not 0 if the reader is to end, and event can be read then. They must stay.
+ * RUBATO_ERROR_NETWORK. (transfer full) */
+Questions *questions_new(void *context, const char *address, void *socket, const gint *ends,
+                         int event, GError **error);
 
-/* NULL is allowed. */
+/* Before the socket is closed. NULL is allowed. */
 void questions_free(Questions *questions);
 
 /* Ids ascend; that of the last question. */
@@ -40,6 +42,11 @@ int64_t questions_silent_ms(const Questions *questions);
 /* RUBATO_ERROR_NETWORK: the address, and what is wrong there. Returns false. */
 bool questions_fail(const Questions *questions, const char *what, GError **error);
 
+/* Whether the connection was lost since the last call, or since it was heard of here. Who asks
+ * nothing for long calls it now and then. */
+bool questions_forget_losses(Questions *questions);
+
+/* Asks, once there is a connection. RUBATO_ERROR_NETWORK. */
 bool questions_ask(Questions *questions, const StreamMessage *question, GError **error);
 
 /* Receives an answer with an id from `first` on; others are of questions that were given up. It

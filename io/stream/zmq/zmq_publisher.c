@@ -255,6 +255,16 @@ static void note_reader(RubatoStreamWriter *writer, const void *id, size_t n, ui
     g_hash_table_replace(writer->readers, g_bytes_new(id, n), state);
 }
 
+/* A reader that fetches files asks for no list meanwhile. */
+static void note_heard(RubatoStreamWriter *writer, const void *id, size_t n)
+{
+    g_autoptr(GBytes) key = g_bytes_new(id, n);
+    ReaderState *const state = g_hash_table_lookup(writer->readers, key);
+
+    if (state != NULL)
+        state->heard_ms = monotonic_ms();
+}
+
 static void answer(RubatoStreamWriter *writer, const void *id, size_t n_id,
                    const StreamMessage *asked)
 {
@@ -264,6 +274,7 @@ static void answer(RubatoStreamWriter *writer, const void *id, size_t n_id,
         note_reader(writer, id, n_id, asked->number);
         write_list(writer, asked->id, &bytes);
     } else if (asked->kind == STREAM_MESSAGE_ASK_BYTES) {
+        note_heard(writer, id, n_id);
         write_bytes(writer, asked, &bytes);
     } else {
         return;

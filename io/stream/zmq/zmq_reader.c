@@ -265,12 +265,15 @@ static void *run(void *data)
                                    { .fd = reader->event, .events = ZMQ_POLLIN } };
 
         (void)zmq_poll(items, G_N_ELEMENTS(items), CLAMP(wait_ms, 0, LOOK_MS));
+        (void)questions_forget_losses(reader->questions);
         hear(reader);
-        if (lacks && monotonic_ms() >= reader->not_before_ms)
+        if (lacks && monotonic_ms() >= reader->not_before_ms) {
             catch_up(reader);
-        else if (!lacks && reader->newest != 0 &&
-                 questions_silent_ms(reader->questions) < SILENT_MS)
+            hear(reader); /* what was told meanwhile: it was not silent */
+        } else if (!lacks && reader->newest != 0 &&
+                   questions_silent_ms(reader->questions) < SILENT_MS) {
             note_fault(reader, NULL);
+        }
         tell_silence(reader);
     }
     return NULL;
@@ -280,11 +283,11 @@ static void *run(void *data)
 
 static void free_reader(RubatoStreamReader *reader)
 {
+    questions_free(reader->questions);
     if (reader->hears != NULL)
         zmq_close(reader->hears);
     if (reader->asks != NULL)
         zmq_close(reader->asks);
-    questions_free(reader->questions);
     if (reader->context != NULL)
         zmq_ctx_term(reader->context); /* ends: the sockets keep nothing */
     if (reader->event >= 0)
@@ -309,8 +312,10 @@ static bool start(RubatoStreamReader *reader, GError **error)
     if (reader->asks == NULL)
         return false;
     reader->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    reader->questions =
-        questions_new(reader->address.files, reader->asks, &reader->ends, reader->event);
+    reader->questions = questions_new(reader->context, reader->address.files, reader->asks,
+                                      &reader->ends, reader->event, error);
+    if (reader->questions == NULL)
+        return false;
     reader->files.questions = reader->questions;
     if (reader->event >= 0 && log_sink_start_thread(&reader->thread, run, reader) == 0)
         return true;
