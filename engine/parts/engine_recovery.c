@@ -19,6 +19,7 @@
 #include "engine/server/replicas/server_copied.h"
 #include "engine/server/replicas/server_copies.h"
 #include "engine/server/replicas/server_feed.h"
+#include "engine/snapshot/ready_memory.h"
 #include "engine/task/task_run.h"
 #include "models/shard/shard.h"
 
@@ -367,58 +368,81 @@ static void open_step(RubatoEngine *engine, const ControlRecover *recover, GStri
 /* ---- EXPECT and COPY ---- */
 
 typedef struct {
-    const RubatoEngine *engine;
-    const GPtrArray *tables;
-    const ControlRecover *recover;
-} Expecting;
-
-/* Without memory here, the primary hears so when it has sent the image. */
-static void expect_replica(Server *server, const Table *table, const PlaceSet *set, uint32_t map)
-{
-    const PartPlace place = engine_place_of(set, map);
+    PartPlace place;
+    bool is_here;
     RubatoShard *shard;
+} Expected;
+
+static void look_for_part(Server *server, void *data)
+{
+    Expected *const expected = data;
+
+    expected->is_here = server_has_part(server, expected->place.table, expected->place.part);
+}
+
+static void expect_replica(Server *server, void *data)
+{
+    const Expected *const expected = data;
+
+    server_expect_replica(server, &expected->place, expected->shard);
+}
+
+/* Another node may have been lost: parts wait for this thread. */
+static bool has_more_to_do(const void *engine)
+{
+    return !mailbox_is_empty(&((const RubatoEngine *)engine)->part_steps.mailbox);
+}
+
+/* Rows without memory get it now, while nobody waits for this server: inputs that come before the
+ * rows do change any of them, and each would wait for the kernel to clear a page of up to 2 MB.
+ * Without memory for the shard, the primary hears so when it has sent the image. */
+static void make_replica(RubatoEngine *engine, Server *server, const Table *table,
+                         const PlaceSet *set, uint32_t map)
+{
+    Expected expected = { .place = engine_place_of(set, map) };
     RubatoKey first;
     uint64_t n;
 
-    if (server_has_part(server, set->table, set->part))
+    server_run_here(server, look_for_part, &expected);
+    if (expected.is_here)
         return;
     MEMORY_HOME_SCOPE(server->home);
     partition_range(&table->partition, set->part, &first, &n);
-    shard = shard_new_seeded(table->spec, first, n, table->hash_seed, NULL);
-    if (shard == NULL)
+    expected.shard = shard_new_seeded(table->spec, first, n, table->hash_seed, NULL);
+    if (expected.shard == NULL) {
         g_warning("server %u: there is no memory for a replica of part %u of table %s",
                   server->number, set->part, table->spec->name);
-    else
-        server_expect_replica(server, &place, shard);
+        return;
+    }
+    ready_memory_fill(expected.shard, has_more_to_do, engine);
+    server_run_here(server, expect_replica, &expected);
 }
 
-static void expect_replicas(Server *server, void *data)
+/* The replicas of a part that this node is to get. */
+static void make_replicas(RubatoEngine *engine, const Table *table, const PlaceSet *set,
+                          uint32_t map)
 {
-    const Expecting *const expecting = data;
-    const char *lines = expecting->recover->lines;
-    PlaceSet set;
-    guint at;
-
-    while (place_text_read_set(&lines, &set)) {
-        const Table *const table = find_table(expecting->tables, set.table, &at)
-                                       ? g_ptr_array_index((GPtrArray *)expecting->tables, at)
-                                       : NULL;
-
-        if (table == NULL || !can_be(expecting->engine, table, &set))
-            continue;
-        for (uint32_t i = 1; i < set.n; i++)
-            if (set.servers[i] == server->number)
-                expect_replica(server, table, &set, expecting->recover->map);
-    }
+    for (uint32_t i = 1; i < set->n; i++)
+        for (uint32_t j = 0; j < engine->n_servers; j++)
+            if (engine->servers[j].number == set->servers[i])
+                make_replica(engine, &engine->servers[j], table, set, map);
 }
 
 static void expect_step(RubatoEngine *engine, const ControlRecover *recover)
 {
     g_autoptr(GPtrArray) tables = list_tables(engine, /* all= */ false);
+    const char *lines = recover->lines;
+    PlaceSet set;
+    guint at;
 
     renew_replicas(engine, tables, recover->lines);
-    servers_run(engine->servers, engine->n_servers, expect_replicas,
-                &(Expecting){ engine, tables, recover });
+    while (place_text_read_set(&lines, &set)) {
+        const Table *const table =
+            find_table(tables, set.table, &at) ? g_ptr_array_index(tables, at) : NULL;
+
+        if (table != NULL && can_be(engine, table, &set))
+            make_replicas(engine, table, &set, recover->map);
+    }
 }
 
 static void order_copies(Server *server, void *data)

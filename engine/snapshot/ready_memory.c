@@ -3,6 +3,7 @@
  * its node counts as lost. */
 #include "engine/snapshot/ready_memory.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,8 +14,9 @@
 /* Less takes about as long as the thread. */
 #define LEAST_BYTES ((size_t)16 << 20)
 
-/* So much at a time, between looks at whether to stop: about a millisecond. */
-#define PIECE_BYTES ((size_t)4 << 20)
+/* So much at a time, between looks at whether to stop: about a millisecond, and several where the
+ * kernel itself has to get memory first. */
+#define PIECE_BYTES ((size_t)2 << 20)
 
 typedef struct {
     unsigned char *bytes;
@@ -99,24 +101,49 @@ static bool is_worth_it(const GArray *ranges)
 #define MADV_POPULATE_WRITE 23 /* kernels before 5.14 refuse it, and pages come one by one */
 #endif
 
-static void *make_ready(void *data)
+/* From the last range on. */
+static void fill(const GArray *ranges, bool (*stops)(const void *user), const void *user)
 {
-    ReadyMemory *const ready = data;
-
-    for (guint i = ready->ranges->len; i > 0; i--) {
-        const Range *const range = &g_array_index(ready->ranges, Range, i - 1);
+    for (guint i = ranges->len; i > 0; i--) {
+        const Range *const range = &g_array_index(ranges, Range, i - 1);
 
         for (size_t left = range->n; left > 0;) {
             const size_t n = MIN(left, PIECE_BYTES);
 
             left -= n;
-            /* relaxed: nothing else is passed on */
-            if (atomic_load_explicit(&ready->stops, memory_order_relaxed) ||
-                madvise(range->bytes + left, n, MADV_POPULATE_WRITE) != 0)
-                return NULL;
+            if (stops(user) || madvise(range->bytes + left, n, MADV_POPULATE_WRITE) != 0)
+                return;
+            (void)sched_yield(); /* nobody waits for this thread, but maybe for its processor */
         }
     }
+}
+
+static bool is_stopped(const void *user)
+{
+    /* relaxed: nothing else is passed on */
+    return atomic_load_explicit(&((const ReadyMemory *)user)->stops, memory_order_relaxed);
+}
+
+static void *make_ready(void *data)
+{
+    const ReadyMemory *const ready = data;
+
+    fill(ready->ranges, is_stopped, ready);
     return NULL;
+}
+
+void ready_memory_fill(const RubatoShard *shard, bool (*stops)(const void *user), const void *user)
+{
+    g_autoptr(GArray) ranges = g_array_new(FALSE, FALSE, sizeof(Range));
+    size_t stride = 0;
+    unsigned char *const rows = shard_memory(shard, &stride);
+    RubatoKey first;
+    uint64_t n;
+
+    shard_range(shard, &first, &n);
+    if (rows != NULL && n * stride >= LEAST_BYTES)
+        add_range(ranges, rows, n * stride);
+    fill(ranges, stops, user);
 }
 
 ReadyMemory *ready_memory_start(RubatoEngine *engine, const Table *table, RubatoKey first,
@@ -137,7 +164,7 @@ void ready_memory_stop(ReadyMemory *ready)
 {
     if (ready == NULL)
         return;
-    atomic_store_explicit(&ready->stops, true, memory_order_relaxed); /* see make_ready */
+    atomic_store_explicit(&ready->stops, true, memory_order_relaxed); /* see is_stopped */
     pthread_join(ready->thread, NULL);
     g_array_unref(ready->ranges);
     g_free(ready);

@@ -1,4 +1,4 @@
-/* The memory of rows that are about to be restored, which a thread makes ready. */
+/* The memory of rows that are about to come, which is made ready. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -57,14 +57,18 @@ static unsigned char *row_of(RubatoEngine *engine, const Table *table, RubatoKey
     return place.row;
 }
 
-static bool is_in_memory(RubatoEngine *engine, const Table *table, RubatoKey key)
+static bool has_memory(unsigned char *row)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    unsigned char *const row = row_of(engine, table, key);
     unsigned char is_there;
 
     ck_assert_int_eq(mincore(row - (uintptr_t)row % page, page, &is_there), 0);
     return (is_there & 1) != 0;
+}
+
+static bool is_in_memory(RubatoEngine *engine, const Table *table, RubatoKey key)
+{
+    return has_memory(row_of(engine, table, key));
 }
 
 static bool kernel_can(void)
@@ -124,6 +128,35 @@ START_TEST(few_rows_are_not_worth_a_thread)
 }
 END_TEST
 
+static bool counts_down(const void *n)
+{
+    return (*(unsigned *)(uintptr_t)n)-- == 0;
+}
+
+/* It ends after the last pieces, or never: then all rows have memory. */
+START_TEST(the_rows_of_a_new_shard_get_memory)
+{
+    RubatoShard *const shard = shard_new(&spec, 0, N_KEYS, NULL);
+    unsigned n_few = 2, n_many = 1000;
+    unsigned char *rows;
+    size_t stride;
+
+    if (!kernel_can()) {
+        fprintf(stderr, "skipped: a kernel before 5.14\n");
+        return;
+    }
+    ck_assert_ptr_nonnull(shard);
+    rows = shard_memory(shard, &stride);
+    ready_memory_fill(shard, counts_down, &n_few);
+    ck_assert(has_memory(rows + (N_KEYS - 2) * stride));
+    ck_assert(!has_memory(rows + N_KEYS / 2 * stride));
+    ready_memory_fill(shard, counts_down, &n_many);
+    ck_assert(has_memory(rows + N_KEYS / 2 * stride));
+    ck_assert(has_memory(rows + 2 * stride));
+    shard_free(shard);
+}
+END_TEST
+
 static void expect_rows(RubatoEngine *engine, RubatoKey first, size_t n, const float *expected)
 {
     g_autofree float *found = g_new(float, n *WIDTH);
@@ -167,6 +200,7 @@ int main(void)
     tcase_set_timeout(cases, 30);
     tcase_add_test(cases, rows_to_be_restored_get_memory_and_no_others);
     tcase_add_test(cases, few_rows_are_not_worth_a_thread);
+    tcase_add_test(cases, the_rows_of_a_new_shard_get_memory);
     tcase_add_test(cases, rows_are_restored_into_a_larger_table);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
