@@ -265,6 +265,8 @@ static void handle_for_fed(Server *server, const Binding *binding, const BoundPa
     case MESSAGE_ADD_GET:
         message->request.input = NULL;
         message = prepare_get(server, binding, part, message);
+        if (server_repeat_answer(part, message))
+            break;
         model_get(part->model, &message->request);
         server_keep_answer(part, message);
         break;

@@ -135,8 +135,9 @@ typedef struct {
 #define FEED_CALLED 243
 
 /* Likewise: the rows with which an Add and Get of the request's worker has been answered, as bytes,
- * with its sequence (engine/server/replicas/server_answers.c). As the input of such a request, an
- * Add whose kind is MESSAGE_ADD_GET is one after which the replica keeps the same rows. */
+ * with its sequence and clock; the first key is its place (add_answers.h). As the input of such a
+ * request, an Add whose kind is MESSAGE_ADD_GET is one after which the replica keeps the same
+ * rows. */
 #define FEED_ANSWERED 238
 
 /* The number of a MESSAGE_POSITION of a replica that cannot be made. */

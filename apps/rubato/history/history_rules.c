@@ -322,11 +322,14 @@ static bool find_base(Judge *judge)
 
 /* ---- all of it ---- */
 
-/* No worker sees less of a row that only grows than it saw before. */
+/* No worker sees less of a row that only grows than it saw before. But what a process in the place
+ * of a lost one asks again may be answered as it was then. */
 static void judge_going_back(Judge *judge, const HistoryEntry *get)
 {
     const HistoryEntry *last = get;
 
+    if (judge->table->bound == BOUND_ASP && get->process > 0)
+        return;
     do {
         if (last == judge->gets)
             return;

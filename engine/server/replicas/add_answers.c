@@ -58,8 +58,7 @@ static OfWorker *add_worker(AddAnswers **answers, uint32_t worker)
     return of;
 }
 
-AddAnswer *add_answers_keep(AddAnswers **answers, uint32_t worker, uint64_t sequence,
-                            size_t n_bytes)
+AddAnswer *add_answers_keep(AddAnswers **answers, const AddAsked *asked, size_t n_bytes)
 {
     AddAnswer *const answer =
         n_bytes > ADD_ANSWERS_BYTES ? NULL : memory_try_malloc(sizeof *answer + n_bytes);
@@ -67,12 +66,10 @@ AddAnswer *add_answers_keep(AddAnswers **answers, uint32_t worker, uint64_t sequ
 
     if (answer == NULL)
         return NULL;
-    of = find_worker(*answers, worker);
+    of = find_worker(*answers, asked->worker);
     if (of == NULL)
-        of = add_worker(answers, worker);
-    *answer = (AddAnswer){
-        .worker = worker, .sequence = sequence, .n_bytes = n_bytes, .link.data = answer
-    };
+        of = add_worker(answers, asked->worker);
+    *answer = (AddAnswer){ .asked = *asked, .n_bytes = n_bytes, .link.data = answer };
     g_queue_push_tail_link(&of->list, &answer->link);
     of->n_bytes += n_bytes;
     while (of->list.length > ADD_ANSWERS_MOST || of->n_bytes > ADD_ANSWERS_BYTES)
@@ -88,8 +85,24 @@ AddAnswer *add_answers_find(const AddAnswers *answers, uint32_t worker, uint64_t
     for (const GList *at = of == NULL ? NULL : of->list.tail; at != NULL; at = at->prev) {
         AddAnswer *const answer = at->data;
 
-        if (answer->sequence == sequence)
+        if (answer->asked.sequence == sequence)
             return answer->n_bytes == n_bytes ? answer : NULL;
+    }
+    return NULL;
+}
+
+AddAnswer *add_answers_repeat(const AddAnswers *answers, const AddAsked *asked, size_t n_bytes)
+{
+    const OfWorker *const of = find_worker(answers, asked->worker);
+
+    for (const GList *at = of == NULL ? NULL : of->list.tail; at != NULL; at = at->prev) {
+        AddAnswer *const answer = at->data;
+
+        if (answer->asked.clock == asked->clock && answer->asked.at == asked->at &&
+            answer->n_bytes == n_bytes) {
+            answer->asked.sequence = asked->sequence;
+            return answer;
+        }
     }
     return NULL;
 }

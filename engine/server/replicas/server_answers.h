@@ -9,10 +9,15 @@
 /* Whether the holders of the part keep the answer to the message. */
 bool server_keeps_answer(const BoundPart *part, const Message *message);
 
-/* On the primary. The first one: it has just been answered, and its answer has not left. The second
- * one: it was sent again; answers it as before. False: that answer is not kept. */
-void server_keep_answer(const BoundPart *part, const Message *message);
+/* On the primary: a request that was sent again is answered as before. False: that answer is not
+ * kept. */
 bool server_answer_as_before(const BoundPart *part, Message *message);
+
+/* On the primary: the Add has just been fed. The first one: so it was by an earlier process in the
+ * worker's place, and is answered as then; or false. The second one: it has just been answered by
+ * the rows, and its answer has not left. */
+bool server_repeat_answer(const BoundPart *part, Message *message);
+void server_keep_answer(const BoundPart *part, const Message *message);
 
 /* On a replica: the Add of these keys has just been applied. */
 void replica_keep_answer(const Replica *replica, const ReplicaModel *of_task,

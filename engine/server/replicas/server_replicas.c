@@ -170,7 +170,7 @@ static bool check_input(Server *server, Replica *replica, Message *message,
         (is_bare && (message->request.keys.n > 0 || message->input_bytes > 0)) ||
         (message->epoch != 0 && kind != FEED_END && model == NULL) ||
         (message->epoch == 0 && is_of_task) || (message->epoch != 0 && is_last) ||
-        (is_answered && (message->epoch == 0 || message->sequence == 0)) ||
+        (is_answered && message->epoch == 0) ||
         (message->fed_kind == FEED_RETURN && !model_request_ok(model, &message->request))) {
         server_refuse(server, message, "an input of a replica that makes no sense");
         return false;

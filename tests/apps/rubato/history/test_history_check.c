@@ -298,11 +298,11 @@ static void begin_replaced(History *history, uint32_t rank, Writer *writer)
 }
 
 /* What its process has before it is killed: a clock, and an Add of the next one. */
-static void write_lost(bool tells_all)
+static void write_lost(const char *model, bool tells_all)
 {
     g_autofree char *path = g_strdup_printf("%s/node-1.history", writer_folder);
     g_autofree char *bytes = NULL;
-    History *const history = writer_open_node(1, "ssp", "add");
+    History *const history = writer_open_node(1, model, "add");
     Writer writer = { 0 };
     gsize size;
 
@@ -318,8 +318,9 @@ static void write_lost(bool tells_all)
     ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
 }
 
-/* Another process makes that Add again, and one more. */
-static void write_newcomer(void)
+/* Another process makes that Add again, and one more. What it draws with the first one, it gets as
+ * the lost one did. */
+static void write_newcomer(bool draws)
 {
     History *const history = history_open_again(writer_folder, 1, 2, NULL);
     Writer writer = { .clocks = { 0, 1 } };
@@ -330,6 +331,8 @@ static void write_newcomer(void)
     begin_replaced(history, 1, &writer);
     writer_get(&writer, 1, 5, 111); /* the part has had the Add of the lost one */
     writer_add(&writer, 1, 5, 100);
+    if (draws)
+        writer_get(&writer, 1, 5, 110);
     writer_tick(&writer, 1);
     writer_add(&writer, 1, 5, 1000);
     history_stream_free(writer.workers[1]);
@@ -338,11 +341,11 @@ static void write_newcomer(void)
     history_close(history);
 }
 
-static void write_survivor(float last)
+static void write_survivor(const char *model, float last)
 {
     Writer writer = { 0 };
 
-    writer_begin(&writer, "ssp", "add");
+    writer_begin(&writer, model, "add");
     history_say(writer.history, "replaces 1 for 1\n");
     writer_add(&writer, 0, 5, 1);
     writer_tick(&writer, 0);
@@ -371,9 +374,9 @@ START_TEST(adds_of_a_worker_that_is_replaced_count_once)
         { 1101, EXIT_WRONG, "Add 0 of worker 1 at clock 0 is lost" },
     };
 
-    write_survivor(sums[_i / 2].last);
-    write_lost(/* tells_all= */ _i % 2 == 1);
-    write_newcomer();
+    write_survivor("ssp", sums[_i / 2].last);
+    write_lost("ssp", /* tells_all= */ _i % 2 == 1);
+    write_newcomer(/* draws= */ false);
     g_autofree char *said = writer_check(NULL, sums[_i / 2].ends);
     ck_assert_msg(strstr(said, sums[_i / 2].says) != NULL, "%s", said);
     ck_assert_msg(g_str_has_prefix(said, "2 nodes, ") && strstr(said, "; 0 not compared") != NULL,
@@ -381,11 +384,21 @@ START_TEST(adds_of_a_worker_that_is_replaced_count_once)
 }
 END_TEST
 
+/* Its row is older than the one that this process has read. */
+START_TEST(an_answer_that_is_given_again_shows_no_later_adds)
+{
+    write_survivor("asp", 1111);
+    write_lost("asp", /* tells_all= */ true);
+    write_newcomer(/* draws= */ true);
+    g_free(writer_check(NULL, EXIT_SUCCESS));
+}
+END_TEST
+
 /* Nobody says what it would have done. */
 START_TEST(a_lost_process_without_another_in_its_place_is_missed)
 {
-    write_survivor(1111);
-    write_lost(/* tells_all= */ true);
+    write_survivor("ssp", 1111);
+    write_lost("ssp", /* tells_all= */ true);
     g_autofree char *said = writer_check(NULL, EXIT_INCOMPLETE);
     ck_assert_msg(strstr(said, "INCOMPLETE: 1 node has no whole history") != NULL, "%s", said);
 }
@@ -407,6 +420,7 @@ int main(void)
     TCase *tcase = tcase_create("rules");
 
     tcase_add_loop_test(tcase, adds_of_a_worker_that_is_replaced_count_once, 0, 8);
+    tcase_add_test(tcase, an_answer_that_is_given_again_shows_no_later_adds);
     tcase_add_test(tcase, a_lost_process_without_another_in_its_place_is_missed);
 
     tcase_add_checked_fixture(tcase, writer_set_up, writer_tear_down);

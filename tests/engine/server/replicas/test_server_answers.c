@@ -4,7 +4,7 @@
 #include "tests/support/engine/replica_world.h"
 #include "tests/support/runner.h"
 
-enum { KEY = WORLD_KEYS - 1, WORKER = 1, SLICE_BYTES = 32 };
+enum { KEY = WORLD_KEYS - 1, WORKER = 1, OTHER = 0, SLICE_BYTES = 32 };
 
 /* An Add of 1, and a Get of the row. */
 typedef struct {
@@ -13,17 +13,40 @@ typedef struct {
     int64_t one, row;
 } Draw;
 
-static void ask(Draw *draw, uint32_t server, uint64_t sequence)
+/* By a worker of the server's node, which need not send it again. */
+static void ask_own(Draw *draw, uint32_t server)
+{
+    Message *const message = &draw->message;
+
+    message->epoch = WORLD_EPOCH;
+    message->node = message->server = server;
+    message->end = message_end_call;
+    message->call = &draw->call;
+    call_begin(&draw->call, NULL);
+    call_add_parts(&draw->call, 1);
+    ck_assert(actor_try_handle(&replica_world_server(server)->actor, message));
+    call_sent(&draw->call);
+}
+
+static void ask_as(Draw *draw, uint32_t worker, uint32_t server, uint64_t sequence)
 {
     *draw = (Draw){ .one = 1,
                     .message = { .kind = MESSAGE_ADD_GET,
                                  .sequence = sequence,
                                  .input_bytes = sizeof draw->one,
-                                 .request = { .worker = WORKER,
+                                 .request = { .worker = worker,
                                               .keys = { .first = KEY, .n = 1 },
                                               .input = &draw->one,
                                               .output = &draw->row } } };
-    replica_world_ask(server, &draw->message, &draw->call);
+    if (sequence == 0)
+        ask_own(draw, server);
+    else
+        replica_world_ask(server, &draw->message, &draw->call);
+}
+
+static void ask(Draw *draw, uint32_t server, uint64_t sequence)
+{
+    ask_as(draw, WORKER, server, sequence);
 }
 
 static int64_t row_of(Draw *draw)
@@ -112,6 +135,75 @@ START_TEST(the_last_answers_are_kept)
 }
 END_TEST
 
+/* Another process has the worker's place, and makes its requests again by numbers of its own. */
+static void return_worker(uint32_t server)
+{
+    ReturnAnswer answer;
+    Message message = { .kind = MESSAGE_RETURN,
+                        .sequence = 1,
+                        .request = { .worker = WORKER, .keys = { .n = 1 }, .output = &answer } };
+    Call call;
+
+    replica_world_ask(server, &message, &call);
+    replica_world_deliver_all();
+    ck_assert(call_has_ended(&call));
+}
+
+/* The other worker draws, too. With _i 1 server 2 has a replica that was made after the answers;
+ * with _i 2 the primary is lost with the worker, which was of its node: its requests had no
+ * numbers; with _i 3 it is lost when the new process has drawn, and the answer has not come. */
+START_TEST(a_replaced_worker_gets_its_answers_again)
+{
+    const bool is_own = _i == 2;
+    Draw draws[3], other;
+    uint32_t server = 0;
+
+    begin("asp");
+    ck_assert_int_eq(draw(&draws[0], 0, is_own ? 0 : 10), 1);
+    ck_assert_int_eq(draw(&draws[1], 0, is_own ? 0 : 11), 2);
+    ask_as(&other, OTHER, 0, 5);
+    replica_world_deliver_all();
+    ck_assert_int_eq(row_of(&other), 3);
+    if (_i == 1)
+        replica_world_make_again();
+    if (_i == 1 || _i == 2) {
+        replica_world_lose_primary();
+        server = 2;
+    }
+    return_worker(server);
+    ck_assert_int_eq(draw(&draws[0], server, 20), 1);
+    if (_i == 3) {
+        replica_world_lose_primary();
+        server = 2;
+        ck_assert_int_eq(draw(&draws[0], server, 20), 1);
+    }
+    ck_assert_int_eq(draw(&draws[1], server, 21), 2);
+    ck_assert_int_eq(draw(&draws[2], server, 22), 4);
+    replica_world_end();
+}
+END_TEST
+
+/* What the Get might create is there by the Add. */
+START_TEST(it_is_answered_as_before_where_gets_create_rows)
+{
+    const RubatoTableSpec creating = {
+        .name = "creating", .model = "asp", .storage = "hash", .create_on_get = true
+    };
+    Draw draws[3];
+
+    replica_world_begin_like(&creating);
+    for (uint32_t i = 0; i <= 2; i++)
+        replica_world_begin_task(i);
+    replica_world_deliver_all();
+    ck_assert_int_eq(draw(&draws[0], 0, 10), 1);
+    ck_assert_int_eq(draw(&draws[1], 0, 11), 2);
+    replica_world_lose_primary();
+    ck_assert_int_eq(draw(&draws[0], 2, 10), 1);
+    ck_assert_int_eq(draw(&draws[2], 2, 12), 3);
+    replica_world_end();
+}
+END_TEST
+
 /* Its Get comes later than its Add, as any Get of the clock. */
 START_TEST(a_model_whose_gets_may_wait_keeps_none)
 {
@@ -134,16 +226,22 @@ static void count(void *user, const AddAnswer *answer)
     ++*(uint32_t *)user;
 }
 
+static AddAnswer *keep(AddAnswers **answers, uint32_t worker, uint64_t sequence, size_t n_bytes)
+{
+    return add_answers_keep(answers, &(AddAsked){ .worker = worker, .sequence = sequence },
+                            n_bytes);
+}
+
 START_TEST(answers_are_bounded_by_their_bytes)
 {
     AddAnswers *answers = NULL;
     uint32_t n = 0;
 
-    ck_assert_ptr_null(add_answers_keep(&answers, 0, 1, ADD_ANSWERS_BYTES + 1));
+    ck_assert_ptr_null(keep(&answers, 0, 1, ADD_ANSWERS_BYTES + 1));
     ck_assert_ptr_null(add_answers_find(answers, 0, 1, ADD_ANSWERS_BYTES + 1));
     for (uint64_t i = 2; i <= 5; i++)
-        ck_assert_ptr_nonnull(add_answers_keep(&answers, 0, i, ADD_ANSWERS_BYTES / 2));
-    ck_assert_ptr_nonnull(add_answers_keep(&answers, 7, 1, ADD_ANSWERS_BYTES));
+        ck_assert_ptr_nonnull(keep(&answers, 0, i, ADD_ANSWERS_BYTES / 2));
+    ck_assert_ptr_nonnull(keep(&answers, 7, 1, ADD_ANSWERS_BYTES));
     ck_assert_ptr_null(add_answers_find(answers, 0, 3, ADD_ANSWERS_BYTES / 2));
     ck_assert_ptr_nonnull(add_answers_find(answers, 0, 4, ADD_ANSWERS_BYTES / 2));
     ck_assert_ptr_null(add_answers_find(answers, 0, 5, 8));
@@ -163,6 +261,8 @@ int main(void)
     tcase_add_loop_test(cases, it_is_answered_as_before, 0, 2);
     tcase_add_test(cases, a_replica_has_answers_from_before_it_was_whole);
     tcase_add_test(cases, the_last_answers_are_kept);
+    tcase_add_loop_test(cases, a_replaced_worker_gets_its_answers_again, 0, 4);
+    tcase_add_test(cases, it_is_answered_as_before_where_gets_create_rows);
     tcase_add_test(cases, a_model_whose_gets_may_wait_keeps_none);
     tcase_add_test(cases, answers_are_bounded_by_their_bytes);
     suite_add_tcase(suite, cases);
