@@ -262,6 +262,20 @@ static bool get_jointly(RubatoSparseKVClientTable *table, void *values)
     return true;
 }
 
+/* The same beside owners, or by asking servers. Its keys have been noted, and it has begun. */
+static bool get_late(RubatoSparseKVClientTable *table, void *values, GError **error)
+{
+    const ToldIteration *told;
+
+    forget_first(table);
+    told = told_at(table, table->n_gets);
+    table->n_told++;
+    if (!table_client_get_late(table->handle.client, told->keys, told->n, values, error))
+        return false;
+    table->n_gets++;
+    return true;
+}
+
 /* The same by one message to each part. */
 static bool get_in_one(RubatoSparseKVClientTable *table, uint32_t n_slices, void *values,
                        GError **error)
@@ -291,6 +305,8 @@ bool rubato_sparse_kv_client_table_get(RubatoSparseKVClientTable *table, void *v
             if (get_jointly(table, values))
                 return true;
             told = told_at(table, table->n_gets);
+            if (table_client_begin_late(table->handle.client, told->keys, told->n))
+                return get_late(table, values, error);
             if (table_client_may_iterate(table->handle.client, told->keys, told->n, &n_slices))
                 return get_in_one(table, n_slices, values, error);
         }

@@ -15,6 +15,7 @@
 #include "models/spec.h"
 #include "models/update/rule.h"
 #include "models/update/update.h"
+#include "tables/late_iterations.h"
 #include "tables/process_cache.h"
 
 /* ---- clocks of other nodes ---- */
@@ -85,6 +86,8 @@ void task_run_make_routes(RubatoTaskRun *run,
         table_route_defer_adds(route);
         route->office = office;
         server_join_parts(route);
+        if (!spec_counts_clocks(table->spec)) /* servers hear of each clock */
+            table_route_note_iterations(route);
         route->cancelled = &run->cancelled;
         route->stall_ms = run->host->stall_ms;
         route->report_wait = report_wait;
@@ -103,6 +106,7 @@ void task_run_clear_routes(RubatoTaskRun *run)
         post_office_unlisten(run->host->office, &run->ears[i].listener);
         process_cache_free(table_route_cache(&run->routes[i]));
         deferred_adds_free(run->routes[i].deferred);
+        late_iterations_free(run->routes[i].late);
         clocks_clear(&run->clocks[i]);
     }
     g_clear_pointer(&run->routes, g_free);

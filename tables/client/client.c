@@ -213,8 +213,8 @@ static inline __attribute__((always_inline)) void send_slices(TableClient *clien
         send_local_slices(client, ask, slices, 0, n_slices, call, messages, node_clock);
 }
 
-void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
-                       uint32_t n_slices, Call *call, Message *messages)
+void table_client_send_told(TableClient *client, const TableAsk *ask, const Slice *slices,
+                            uint32_t n_slices, Call *call, Message *messages)
 {
     if (!table_client_begin_sending(client, NULL)) {
         call_add_parts(call, 1);
@@ -223,6 +223,15 @@ void table_client_send(TableClient *client, const TableAsk *ask, const Slice *sl
     }
     send_slices(client, ask, slices, n_slices, call, messages);
     table_client_end_sending(client);
+}
+
+/* A model may keep all but Adds. */
+void table_client_send(TableClient *client, const TableAsk *ask, const Slice *slices,
+                       uint32_t n_slices, Call *call, Message *messages)
+{
+    if (ask->kind != MESSAGE_ADD)
+        table_client_end_lateness(client);
+    table_client_send_told(client, ask, slices, n_slices, call, messages);
 }
 
 /* As most local calls have when they are sent. */
@@ -259,6 +268,7 @@ again:
     if (!table_client_wait_room(client, client->slicer.slices, n_slices, error))
         return false;
     if (client->clock > client->lead) {
+        table_client_end_lateness(client);
         table_client_wait_for_others(client, n_slices);
         if (client->route->takes_turns && client->turn_clock < client->clock)
             table_client_take_turn(client, client->slicer.slices, n_slices);

@@ -24,6 +24,7 @@
 #include "tables/part_map.h"
 #include "tables/partition.h"
 
+typedef struct LateIterations LateIterations;
 typedef struct ProcessCache ProcessCache;
 
 typedef struct TableRoute {
@@ -70,8 +71,9 @@ typedef struct TableRoute {
     void (*settle)(void *run);
     bool repeats; /* workers in the place of lost ones make Adds again that rows may have */
     void *run;
-    History *history;   /* NULL: none is kept */
-    Timeline *timeline; /* NULL: there is none */
+    History *history;     /* NULL: none is kept */
+    Timeline *timeline;   /* NULL: there is none */
+    LateIterations *late; /* NULL: servers are told of each iteration as it begins */
 } TableRoute;
 
 typedef struct TableHandle TableHandle; /* handle.h */
@@ -209,6 +211,31 @@ bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t
  * keys, in one message to each part. */
 bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, uint32_t n_slices,
                           void *values, GError **error);
+
+/* ---- client_late.c ---- */
+
+/* Has the workers of a route note their iterations (late_iterations.h), if its model and the run
+ * allow it. For the engine, which makes the route and frees route->late. */
+void table_route_note_iterations(TableRoute *route);
+
+/* Ends the worker's present iteration and notes the keys of the next one, which are checked. False:
+ * nothing has been done, and the next iteration has to begin in another way. */
+bool table_client_begin_late(TableClient *client, const RubatoKey *keys, size_t n);
+
+/* Then gets the rows of these keys. */
+bool table_client_get_late(TableClient *client, const RubatoKey *keys, size_t n, void *values,
+                           GError **error);
+
+/* From now on servers are told of each iteration as it begins. Called before a request that they
+ * may keep for others' iterations. */
+void table_client_end_lateness_now(TableClient *client);
+static inline void table_client_end_lateness(TableClient *client)
+{
+    if (G_UNLIKELY(client->route->late != NULL))
+        table_client_end_lateness_now(client);
+}
+
+/* ---- client_ask.c ---- */
 
 /* Tells every part of a table with replicas that this worker is in the place of a lost one. The
  * answer has the highest numbers of all parts. */

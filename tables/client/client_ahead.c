@@ -8,6 +8,11 @@
  * are read beside owners at most, so that the others may finish an iteration of as many. */
 #define MOST_BRIEF_LOOKS 16384u
 
+/* Some microseconds, about as long as it takes to tell servers what workers have noted
+ * (client_late.c). If the others come meanwhile, nobody is told; else all tell their iterations
+ * until the Get is answered, and fall further behind by that. */
+#define LEAST_LATE_LOOKS 256u
+
 uint64_t table_route_lead(const TableRoute *route)
 {
     switch (route->traits->lead) {
@@ -135,7 +140,9 @@ static void wait_for_staleness(TableClient *client, uint64_t needed, size_t n_ke
     if (spinner->n_sharing > 1)
         wait_for_others(client, needed);
     else if (!spinner->is_alone)
-        look_briefly(client, needed, MIN(n_keys, MOST_BRIEF_LOOKS));
+        look_briefly(client, needed,
+                     MIN(client->route->late == NULL ? n_keys : MAX(n_keys, LEAST_LATE_LOOKS),
+                         MOST_BRIEF_LOOKS));
 }
 
 /* Servers have not heard of the worker's new clock yet, and with a staleness its node has not,

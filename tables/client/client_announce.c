@@ -17,19 +17,53 @@
  * Threads: the client's worker. */
 #include "tables/client/client_private.h"
 
-static Message announcement(const TableClient *client, const Slice *slice, uint64_t iteration)
+static Message announcement(const TableClient *client, uint32_t rank, const Slice *slice,
+                            uint64_t iteration)
 {
     const TableRoute *route = client->route;
 
-    return (
-        Message){ .kind = MESSAGE_ANNOUNCE,
-                  .status = CALL_OK,
-                  .epoch = route->epoch,
-                  .table = route->table,
-                  .part = slice->part,
-                  .server = part_map_server(route->map, slice->part),
-                  .node = route->office->self,
-                  .request = { .worker = client->rank, .clock = iteration, .keys = slice->keys } };
+    return (Message){ .kind = MESSAGE_ANNOUNCE,
+                      .status = CALL_OK,
+                      .epoch = route->epoch,
+                      .table = route->table,
+                      .part = slice->part,
+                      .server = part_map_server(route->map, slice->part),
+                      .node = route->office->self,
+                      .request = { .worker = rank, .clock = iteration, .keys = slice->keys } };
+}
+
+static bool announce_slices(TableClient *client, uint32_t rank, uint64_t iteration,
+                            const Slice *slices, uint32_t n_slices)
+{
+    const TableRoute *const route = client->route;
+    uint32_t slice = 0;
+    bool is_sent = true;
+
+    for (uint32_t part = 0; part < route->map->n_parts && is_sent; part++) {
+        /* the slices are in the order of their parts; a part without keys gets an empty one */
+        const Slice none = { .part = part };
+        const bool has_keys = slice < n_slices && slices[slice].part == part;
+        Message message =
+            announcement(client, rank, has_keys ? &slices[slice++] : &none, iteration);
+
+        is_sent = table_client_tell_change(client, &message);
+    }
+    return is_sent;
+}
+
+bool table_client_announce_of(TableClient *client, uint32_t rank, uint64_t iteration,
+                              const RubatoKeys *keys)
+{
+    Slicer slicer;
+    uint32_t n_slices;
+    bool is_sent;
+
+    slicer_init(&slicer, client->route->partition);
+    n_slices = slicer_cut(&slicer, client->route->partition, keys->keys, keys->n);
+    is_sent = n_slices != SLICER_NO_MEMORY &&
+              announce_slices(client, rank, iteration, slicer.slices, n_slices);
+    slicer_clear(&slicer);
+    return is_sent;
 }
 
 bool table_client_announce(TableClient *client, uint64_t iteration, const RubatoKey *keys, size_t n,
@@ -37,8 +71,8 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
-    uint32_t n_slices, slice = 0;
-    bool is_sent = true;
+    uint32_t n_slices;
+    bool is_sent;
 
     if (!table_client_check(client, keys, n, error) || !table_client_check_cancelled(client, error))
         return false;
@@ -46,20 +80,13 @@ bool table_client_announce(TableClient *client, uint64_t iteration, const Rubato
         return true;
     if (!table_client_wait_room_of_all(client, error))
         return false;
+    table_client_tell_noted(client);
     n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
     if (n_slices == SLICER_NO_MEMORY)
         return table_client_fail_memory(client, error);
     if (!table_client_begin_sending(client, error))
         return false;
-    for (uint32_t part = 0; part < route->map->n_parts && is_sent; part++) {
-        /* the slices are in the order of their parts; a part without keys gets an empty one */
-        const Slice none = { .part = part };
-        const bool has_keys = slice < n_slices && client->slicer.slices[slice].part == part;
-        Message message =
-            announcement(client, has_keys ? &client->slicer.slices[slice++] : &none, iteration);
-
-        is_sent = table_client_tell_change(client, &message);
-    }
+    is_sent = announce_slices(client, client->rank, iteration, client->slicer.slices, n_slices);
     table_client_end_sending(client);
     if (G_UNLIKELY(route->map->n_replicas > 0))
         table_client_cancel_if_late(client);
@@ -79,12 +106,13 @@ bool table_client_may_iterate(TableClient *client, const RubatoKey *keys, size_t
         route->office->network != NULL || route->map->n_replicas > 0 ||
         table_client_is_cancelled(client) || !table_client_check_owner(client, NULL))
         return false;
+    table_client_tell_noted(client);
     *n_slices = slicer_cut(&client->slicer, route->partition, keys, n);
     return *n_slices == route->map->n_parts;
 }
 
-static void note_read(TableClient *client, const RubatoKeys *keys, const void *values,
-                      uint64_t begun_ns)
+void table_client_note_read(TableClient *client, const RubatoKeys *keys, const void *values,
+                            uint64_t begun_ns)
 {
     if (G_UNLIKELY(client->history != NULL))
         table_client_note_get(client, keys, values);
@@ -96,7 +124,7 @@ void table_client_note_begun(TableClient *client, const Call *call, const Rubato
 {
     table_client_count_get(client, call);
     client->unheard_bytes = 0;
-    note_read(client, keys, values, begun_ns);
+    table_client_note_read(client, keys, values, begun_ns);
 }
 
 /* A worker that waits for this worker's clock sends its Get when the clock is shown. So the clock
@@ -135,7 +163,7 @@ bool table_client_iterate(TableClient *client, const RubatoKey *keys, size_t n, 
         if (shows_late(client))
             table_client_show_clock(client);
         if (table_client_get_jointly(client, keys, n, values)) {
-            note_read(client, &all, values, begun_ns);
+            table_client_note_read(client, &all, values, begun_ns);
             return true;
         }
         ask.kind = MESSAGE_GET;

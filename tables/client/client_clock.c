@@ -170,8 +170,7 @@ static void post_clock(const TableRoute *route, uint32_t server, uint32_t source
     actor_post(route->office->servers[server].actor, message_copy_clock(&message));
 }
 
-/* Tells a clock to every server of this node. */
-static void tell_local_clock(const TableRoute *route, uint32_t source, uint64_t clock)
+void table_route_tell_clock_here(const TableRoute *route, uint32_t source, uint64_t clock)
 {
     PostOffice *office = route->office;
 
@@ -216,7 +215,7 @@ static void tell_clock(const TableRoute *route, uint32_t source, uint64_t clock,
         post_office_flush_later(office);
     }
     if (n_bytes < MANY_BYTES)
-        tell_local_clock(route, source, clock);
+        table_route_tell_clock_here(route, source, clock);
     else
         tell_local_clock_of_many(route, source, clock);
     if (!route->traits->per_worker_clocks)
@@ -395,7 +394,7 @@ void table_client_tell_lazy_clock(TableClient *client)
     if (!route->lazy_clocks)
         return;
     clock = clocks_own(route->clocks);
-    tell_local_clock(route, route->office->self, clock);
+    table_route_tell_clock_here(route, route->office->self, clock);
     clocks_tell(route->clocks, clock);
 }
 

@@ -79,6 +79,7 @@ bool calling_check(Calling *calling, GError **error)
     calling->ops = client->route->find_handler(client->route->spec, asked, error);
     if (calling->ops == NULL || !check_scope(client, asked, error))
         return false;
+    table_client_end_lateness(calling->client);
     calling->number = calling_writes(calling) ? table_client_number_call(calling->client) : 0;
     return true;
 }

@@ -30,7 +30,7 @@ static bool is_worth_it(const TableRoute *route, size_t n)
 }
 
 /* Where Adds are deferred a Get may become the owner, and has those applied that are due. */
-static bool may_read(const TableRoute *route, size_t n)
+bool table_client_may_read_jointly(const TableRoute *route, size_t n)
 {
     const size_t most = route->takes_turns        ? JOINT_MOST_KEYS_IN_TURN
                         : route->deferred != NULL ? JOINT_MOST_KEYS
@@ -122,7 +122,7 @@ bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t
     uint64_t min_clock;
     Call call;
 
-    if (!may_read(route, n) ||
+    if (!table_client_may_read_jointly(route, n) ||
         !(route->clocks->n_workers > 1 ? get_shared(client, keys, n, values, &min_clock)
                                        : get_alone(client, keys, n, values, &min_clock)))
         return false;
@@ -186,8 +186,8 @@ bool table_client_begin_jointly(TableClient *client, const RubatoKey *keys, size
                            .lends = lends_now(client, client->stats.n_gets) };
     bool has_begun;
 
-    if (!route->reads_beside || !may_read(route, n) || !table_client_others_have_come(client) ||
-        !begin_sending(client))
+    if (!route->reads_beside || n < JOINT_LEAST_KEYS || !table_client_may_read_jointly(route, n) ||
+        !table_client_others_have_come(client) || !begin_sending(client))
         return false;
     has_begun = route->joint->begin(route, &ask, client->slicer.slices);
     table_client_end_sending(client);

@@ -5,6 +5,7 @@
  *   client_joint.c  Get, Add and iterations of all parts at once
  *   client_kept.c   what servers keep of its Adds: how much, and waiting until it is less
  *   client_kept_calls.c  calls of handlers that servers keep
+ *   client_late.c   iterations of which servers are told late, or never
  *   client_announce.c  announcing the keys of iterations, and beginning the next one
  *   client_change.c  changes of tables with replicas, until they are acknowledged
  *   client_ahead.c  how far ahead the clock may be, and waiting before requests that are too early
@@ -59,6 +60,10 @@ static inline __attribute__((always_inline)) void table_client_set_message(
     message->sequence = 0;
 }
 
+/* As table_client_send, for a Get before which servers have been told of all iterations. */
+void table_client_send_told(TableClient *client, const TableAsk *ask, const Slice *slices,
+                            uint32_t n_slices, Call *call, Message *messages);
+
 /* Called after a request to another node: ends the request if the task was cancelled before. */
 void table_client_cancel_if_late(TableClient *client);
 
@@ -73,6 +78,9 @@ static inline bool table_client_is_high(const TableClient *client, RubatoPriorit
 
 /* ---- client_joint.c ---- */
 
+/* Whether so many keys of a table whose route has joint requests may be read by one. */
+bool table_client_may_read_jointly(const TableRoute *route, size_t n);
+
 /* Get and Add of checked keys of a table whose route has them. False: nothing has been done, and
  * the keys are to be cut. */
 bool table_client_get_jointly(TableClient *client, const RubatoKey *keys, size_t n, void *values);
@@ -84,7 +92,28 @@ bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t
  * done, because a Get of these keys would not be answered beside owners, or a server is busy. */
 bool table_client_begin_jointly(TableClient *client, const RubatoKey *keys, size_t n);
 
+/* ---- client_late.c ---- */
+
+/* Before the worker tells servers of an iteration in another way: has the one told that it has
+ * noted, because they take announcements in order. */
+void table_client_tell_noted_now(TableClient *client);
+static inline void table_client_tell_noted(TableClient *client)
+{
+    if (G_UNLIKELY(client->route->late != NULL))
+        table_client_tell_noted_now(client);
+}
+
 /* ---- client_announce.c ---- */
+
+/* Announces the iteration of a worker of this node to all parts, by this worker, whose slicer stays
+ * as it is. Between table_client_begin_sending and table_client_end_sending. False: there is no
+ * memory. */
+bool table_client_announce_of(TableClient *client, uint32_t rank, uint64_t iteration,
+                              const RubatoKeys *keys);
+
+/* A Get that began an iteration, at begun_ns, has been answered, and is counted. */
+void table_client_note_read(TableClient *client, const RubatoKeys *keys, const void *values,
+                            uint64_t begun_ns);
 
 /* A Get that began an iteration has been answered. */
 void table_client_note_begun(TableClient *client, const Call *call, const RubatoKeys *keys,
@@ -181,6 +210,9 @@ void table_client_wait_before_iterating(TableClient *client, size_t n_keys);
  * clock to the workers that wait for it. */
 void table_client_count_clock(TableClient *client);
 void table_client_show_clock(TableClient *client);
+
+/* Tells the clock of a worker, or of this node, to every server of this node. */
+void table_route_tell_clock_here(const TableRoute *route, uint32_t source, uint64_t clock);
 
 /* The node's clock, which a Get brings to the servers; 0 if they are told in another way. */
 uint64_t table_client_clock_to_tell(const TableClient *client);

@@ -140,7 +140,7 @@ static size_t find_least_keys(const TableRoute *route, bool is_alone)
 {
     const uint32_t n_parts = route->map->n_parts;
 
-    if (is_alone || route->traits->takes_announcements || (route->takes_turns && n_parts == 1))
+    if (is_alone || (route->takes_turns && n_parts == 1))
         return JOINT_LEAST_KEYS;
     return route->reads_beside || route->takes_turns || n_parts == 1 ? 1 : (size_t)2 * n_parts;
 }
