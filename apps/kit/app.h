@@ -28,6 +28,7 @@ typedef struct {
     const char *name;            /* "rubato-lr" */
     const char *summary;         /* of what it does, for --help */
     const GOptionEntry *options; /* flags of its own, ended by G_OPTION_ENTRY_NULL */
+    char *const *by;             /* what its --by says; NULL: it has no such flag */
 
     /* Those of them that are refused if nothing is trained, and if a loaded model is used without
      * rows to train on; names ended by NULL. NULL: none. */
@@ -95,6 +96,7 @@ struct App {
     /* The flags; immutable once parsed. A file or folder that was not given is NULL. */
     char *model;
     const RubatoModelTraits *model_traits;
+    bool by_allreduce;               /* workers combine their gradients so, and not by tables */
     uint32_t staleness, speculation; /* 0 if the model has none */
     uint32_t parts;                  /* of each table; 0: one for each server thread */
     uint32_t replicas;               /* of each part */

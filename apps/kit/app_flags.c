@@ -169,8 +169,19 @@ bool app_load_plugins(char *const *paths, GError **error)
     return true;
 }
 
+static bool read_way(App *app, GError **error)
+{
+    static const char *const ways[] = { "tables", "allreduce", NULL };
+    size_t way = 0;
+
+    if (app->program->by != NULL && !app_find_word("by", ways, *app->program->by, &way, error))
+        return false;
+    app->by_allreduce = way == 1;
+    return true;
+}
+
 /* A number of clocks that some models take. */
-static bool read_model_number(const char *flag, int given, const char *model, bool has_effect,
+static bool read_model_number(const App *app, const char *flag, int given, bool has_effect,
                               uint32_t *number, GError **error)
 {
     if (given == NOT_GIVEN) {
@@ -179,11 +190,16 @@ static bool read_model_number(const char *flag, int given, const char *model, bo
     }
     if (!check_count(flag, given, 0, COUNT_MAX, error))
         return false;
+    if (!has_effect && app->by_allreduce) /* another model would be refused next */
+        return app_refuse(error,
+                          "--%s: has no effect with --by allreduce, whose workers are always in "
+                          "the same step; leave out one of them",
+                          flag);
     if (!has_effect)
         return app_refuse(error,
                           "--%s: has no effect under --model %s; leave it out, or take another "
                           "model",
-                          flag, model);
+                          flag, app->model);
     *number = (uint32_t)given;
     return true;
 }
@@ -205,10 +221,15 @@ static bool read_model(App *app, const Flags *flags, GError **error)
     app->model = g_strdup(model);
     app->model_traits = rubato_model_traits(model);
     app->parts = (uint32_t)flags->parts;
-    return read_model_number("staleness", flags->staleness, model,
+    if (app->by_allreduce && !app->model_traits->applies_by_clock)
+        return app_refuse(error,
+                          "--model %s: has no effect with --by allreduce, whose workers are always "
+                          "in the same step; leave out one of them",
+                          model);
+    return read_model_number(app, "staleness", flags->staleness,
                              app->model_traits->lead == RUBATO_LEAD_STALENESS, &app->staleness,
                              error) &&
-           read_model_number("speculation", flags->speculation, model,
+           read_model_number(app, "speculation", flags->speculation,
                              app->model_traits->takes_announcements, &app->speculation, error);
 }
 
@@ -219,6 +240,9 @@ static bool read_replicas(App *app, const Flags *flags, GError **error)
     app->replicas = (uint32_t)flags->replicas;
     if (app->replicas == 0)
         return true;
+    if (app->by_allreduce)
+        return app_refuse(error, "--replicas: have no use with --by allreduce, which needs all "
+                                 "workers; leave out one of them");
     if (app->cluster == NULL && app->announcement.role == RUBATO_ROLE_NONE)
         return app_refuse(error, "--replicas: needs several nodes, which `rubato run FILE` starts; "
                                  "this is a single process");
@@ -430,9 +454,10 @@ static bool read_flags(App *app, Flags *flags, GError **error)
     if (flags->rest != NULL && flags->rest[0] != NULL)
         return app_refuse(error, "unexpected argument \"%s\"", flags->rest[0]);
     if (!read_place(app, flags, error) || !load_plugins_of_cluster(app, error) ||
-        !app_load_plugins(flags->plugins, error) || !read_model(app, flags, error) ||
-        !read_replicas(app, flags, error) || !read_epochs(app, flags, error) ||
-        !read_files(app, flags, error) || !read_checkpoint(app, flags, error) ||
+        !app_load_plugins(flags->plugins, error) || !read_way(app, error) ||
+        !read_model(app, flags, error) || !read_replicas(app, flags, error) ||
+        !read_epochs(app, flags, error) || !read_files(app, flags, error) ||
+        !read_checkpoint(app, flags, error) ||
         !app_stream_take(app, flags->stream, flags->stream_every, error) ||
         !read_stream(app, flags, error) || !read_data(app, flags, error) ||
         !read_straggler(app, flags->straggler, error) || !read_ends(app, flags, error) ||

@@ -61,28 +61,18 @@ bool mlp_load(MlpJob *job, GError **error)
 
 static bool take_flags(void *user_data, GError **error)
 {
-    static const char *const ways[] = { "tables", "allreduce", NULL };
     MlpJob *job = user_data;
     AppNetShape shape;
-    size_t way = 0, rule = 0;
+    size_t rule = 0;
 
-    if (!app_find_word("by", ways, job->by, &way, error) ||
-        !app_find_word("rule", app_net_rule_names, job->rule_name, &rule, error) ||
+    if (!app_find_word("rule", app_net_rule_names, job->rule_name, &rule, error) ||
         (job->hidden != NULL && !app_layers_parse(&shape, job->hidden, error)))
         return false;
-    job->by_allreduce = way == 1;
     job->layers.rule = (AppNetRule)rule;
-    job->layers.of_workers = job->by_allreduce;
+    job->layers.of_workers = job->app.by_allreduce;
     if (job->app.learning_rate <= 0)
         job->app.learning_rate = learning_rates[rule];
-    if (job->by_allreduce && !job->app.model_traits->applies_by_clock)
-        return app_refuse(error,
-                          "--model %s: has no effect with --by allreduce, whose workers are always "
-                          "in the same step; leave out one of them",
-                          job->app.model);
-    return !job->by_allreduce || job->app.replicas == 0 ||
-           app_refuse(error, "--replicas: have no use with --by allreduce, which needs all "
-                             "workers; leave out one of them");
+    return true;
 }
 
 static void clear(MlpJob *job)
@@ -116,6 +106,7 @@ bool mlp_parse(MlpJob *job, int argc, char **argv)
                                   .summary = "Trains multi-layer perceptrons, which find the "
                                              "classes of rows.",
                                   .options = options,
+                                  .by = &job->by,
                                   .of_training = of_training,
                                   .data = &job->data,
                                   .default_train = DEFAULT_ROWS,

@@ -22,7 +22,6 @@ typedef struct {
     AppData data;
     char *hidden;         /* NULL: not given, until it is settled; then "128,64" */
     char *by, *rule_name; /* NULL: not given */
-    bool by_allreduce;
 
     AppLoss loss; /* softmax */
     AppRows rows;

@@ -193,6 +193,6 @@ bool mlp_train(RubatoWorker *worker, void *user_data, GError **error)
 
     for (uint64_t step = first; step < begin; step++)
         app_worker_skip(self, mlp_share_count(it.share, it.steps_of_epoch, step));
-    return job->by_allreduce ? train_by_allreduce(&it, begin, end, error)
-                             : train_by_tables(&it, begin, end, error);
+    return job->app.by_allreduce ? train_by_allreduce(&it, begin, end, error)
+                                 : train_by_tables(&it, begin, end, error);
 }

@@ -72,7 +72,7 @@ static bool run(Job *job, GError **error)
                   .dtype = RUBATO_F32,
                   .width = job->n_classes,
                   .n_keys = job->n_inputs,
-                  .model = job->by_allreduce ? "asp" : NULL },
+                  .model = job->app.by_allreduce ? "asp" : NULL },
     };
     const AppModel model = {
         .arrays = &weights, .n_arrays = 1, .predict = predict, .user_data = job
@@ -194,21 +194,8 @@ static bool prepare(Job *job, GError **error)
 
 static bool take_flags(void *user_data, GError **error)
 {
-    static const char *const ways[] = { "tables", "allreduce", NULL };
-    Job *job = user_data;
-    size_t way = 0;
+    const Job *job = user_data;
 
-    if (!app_find_word("by", ways, job->by, &way, error))
-        return false;
-    job->by_allreduce = way == 1;
-    if (job->by_allreduce && !job->app.model_traits->applies_by_clock)
-        return app_refuse(error,
-                          "--model %s: has no effect with --by allreduce, whose workers are always "
-                          "in the same step; leave out one of them",
-                          job->app.model);
-    if (job->by_allreduce && job->app.replicas > 0)
-        return app_refuse(error, "--replicas: have no use with --by allreduce, which needs all "
-                                 "workers; leave out one of them");
     return job->dir == NULL || !job->generated ||
            app_refuse(error, "--data: has no effect with --generated; leave out one of them");
 }
@@ -232,6 +219,7 @@ int main(int argc, char **argv)
         .name = "rubato-softmax",
         .summary = "Trains softmax regression on images of ten or so classes.",
         .options = options,
+        .by = &job.by,
         .of_training = of_training,
         .of_rows = of_rows,
         .take_flags = take_flags,

@@ -150,6 +150,6 @@ bool softmax_train(RubatoWorker *worker, void *user_data, GError **error)
     it.written = written;
     for (uint64_t step = first, n_step; step < begin; step++)
         app_worker_skip(self, softmax_batches_take(&it.batches, step, rows, &n_step));
-    return job->by_allreduce ? train_by_allreduce(&it, begin, end, n_steps, error)
-                             : train_by_tables(&it, begin, end, n_steps, error);
+    return job->app.by_allreduce ? train_by_allreduce(&it, begin, end, n_steps, error)
+                                 : train_by_tables(&it, begin, end, n_steps, error);
 }

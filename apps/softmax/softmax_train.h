@@ -13,7 +13,6 @@ typedef struct {
     const char *table;          /* named for the data, so that nodes with other data do not join */
     size_t n_inputs;            /* rows of the table: pixels and the bias */
     uint32_t n_classes;
-    bool by_allreduce;
 
     /* flags */
     char *dir, *by; /* NULL: not given */

@@ -173,6 +173,13 @@ refused rubato-wide-deep rule "$training" "${used[@]}" --rule sgd
 refused rubato-softmax data 'has no effect with --generated' --data x --generated
 refused rubato-softmax data "$training" "${used[@]}" -d x
 refused rubato-softmax by "$training" "${used[@]}" --by allreduce
+for program in rubato-softmax rubato-mlp; do
+    by='has no effect with --by allreduce'
+    refused $program staleness "$by" --by allreduce --staleness 2
+    refused $program speculation "$by" --by allreduce --speculation 2
+    refused $program 'model ssp' "$by" --by allreduce --model ssp --staleness 2
+    refused $program replicas 'have no use with --by allreduce' --by allreduce --replicas 1
+done
 refused rubato-softmax generated "$training" "${used[@]}" --generated
 
 # ---- no flag is left out ----
