@@ -39,9 +39,9 @@ typedef struct ShardImage ShardImage;
 ShardImage *shard_take_image(RubatoShard *shard);
 void shard_image_free(ShardImage *image); /* NULL is allowed */
 
-/* The walk of its storage, which does not hold a range (include/rubato/storage_ops.h), if it has
- * one. */
-bool shard_can_walk(const RubatoShard *shard);
+/* Whether its rows can be listed piece by piece: they are a range, or its storage has a walk
+ * (include/rubato/storage_ops.h), which is the second function. */
+bool shard_has_pieces(const RubatoShard *shard);
 bool shard_walk(const RubatoShard *shard, uint64_t *place, GArray *keys);
 
 bool shard_has_image(const RubatoShard *shard);

@@ -377,9 +377,9 @@ static bool read_dense(RubatoShard *shard, size_t n_most, ImageSlice *slice)
     return image->place < n_all;
 }
 
-bool shard_can_walk(const RubatoShard *shard)
+bool shard_has_pieces(const RubatoShard *shard)
 {
-    return !shard->is_dense && shard->ops->walk != NULL;
+    return shard->is_dense || shard->ops->walk != NULL;
 }
 
 bool shard_walk(const RubatoShard *shard, uint64_t *place, GArray *keys)

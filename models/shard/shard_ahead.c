@@ -17,8 +17,7 @@ struct ShardAhead {
 
 bool shard_goes_ahead(const RubatoShard *shard)
 {
-    return shard->bounded == NULL &&
-           (rubato_table_spec_holds_range(shard->spec) || shard_can_walk(shard));
+    return shard->bounded == NULL && shard_has_pieces(shard);
 }
 
 static void begin_notes(RubatoShard *shard)

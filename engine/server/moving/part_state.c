@@ -261,13 +261,6 @@ bool part_state_send(const PartState *state, GError **error)
 
 /* ---- rows in slices ---- */
 
-bool part_state_has_slices(const RubatoShard *shard)
-{
-    const RubatoTableSpec *const spec = shard_spec(shard);
-
-    return rubato_table_spec_holds_range(spec) || shard_can_walk(shard);
-}
-
 bool part_state_send_first(const PartState *state, GError **error)
 {
     return send_tunings(state, error) && part_state_send_uses(state, error);

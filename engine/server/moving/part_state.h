@@ -39,15 +39,15 @@ typedef struct {
 bool part_state_init(PartState *state);
 void part_state_clear(PartState *state);
 
-/* Whether rows can be sent in slices, between which requests are handled: each request that changes
- * rows goes to the other part, too, behind the slices before it. There it may come to a row that
- * has not been sent, and makes something else of it; that is over when the row comes. Where it
- * depends on other rows which ones are there, and whether a row is sent at all, or whether a
- * request fails, the other part has to be told what a request does (shard_tells_more). No handler
- * may run until all rows have been sent, except requests to rows of different lengths. */
-bool part_state_has_slices(const RubatoShard *shard);
-
-/* What has been sent of the rows, and behind them of what admits keys. All zero at first. */
+/* If rows can be listed piece by piece (shard_has_pieces), they can be sent in slices, between
+ * which requests are handled: each request that changes rows goes to the other part, too, behind
+ * the slices before it. There it may come to a row that has not been sent, and makes something else
+ * of it; that is over when the row comes. Where it depends on other rows which ones are there, and
+ * whether a row is sent at all, or whether a request fails, the other part has to be told what a
+ * request does (shard_tells_more). No handler may run until all rows have been sent, except
+ * requests to rows of different lengths.
+ *
+ * What has been sent of the rows, and behind them of what admits keys. All zero at first. */
 typedef struct {
     uint64_t next;     /* a dense row's number; in other storage a place */
     bool has_all_rows; /* they have been sent */

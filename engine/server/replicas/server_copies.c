@@ -39,6 +39,7 @@
 #include "engine/server/replicas/copy.h"
 #include "engine/server/replicas/server_feed.h"
 #include "io/net/network/network.h"
+#include "models/shard/image.h"
 #include "models/shard/shard_roles.h"
 
 /* Beside a small image inputs of so many windows may be under way: as many as another node may have
@@ -150,7 +151,7 @@ static bool push_first(Copy *copy, const Order *order)
         return false;
     copy_push_mark(copy, order->map, FEED_COPY);
     ok = copy_push_tasks(copy);
-    if (ok && part_state_has_slices(state.shard) && !copy->keeps_calls) {
+    if (ok && shard_has_pieces(state.shard) && !copy->keeps_calls) {
         ok = part_state_send_first(&state, NULL);
     } else if (ok) {
         ok = part_state_send(&state, NULL) && part_state_send_uses(&state, NULL);
