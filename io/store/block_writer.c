@@ -1,5 +1,8 @@
 /* Block files, written. A block is written as soon as it is full. Bytes that fill most of one are
- * not copied to it: they are written from where they lie. */
+ * not copied to it: they are written from where they lie.
+ *
+ * Blocks have no even length. So that the kernel caches the file in long pieces, it gets bytes from
+ * one multiple of PIECE_BYTES to another; what is behind the last one is kept until more comes. */
 #include <string.h>
 #include <zstd.h>
 
@@ -15,6 +18,10 @@
 /* So many bytes make a block with what waits. Then two blocks together are more than half full. */
 #define APART_BYTES (BLOCK_FILE_MOST / 2)
 
+/* Files that are written in such pieces are read, and written, about a fifth faster than in blocks
+ * that begin anywhere. Longer ones gain little, and more bytes have to be kept. */
+#define PIECE_BYTES ((size_t)256 << 10)
+
 /* What a checksum has of a head. There is room for it before the present block. */
 #define CHECKED_HEAD offsetof(BlockHead, checksum)
 
@@ -27,6 +34,8 @@ struct BlockWriter {
     size_t n_waiting;   /* bytes of the present block */
     unsigned char *memory;
     unsigned char *block; /* in the memory */
+    unsigned char *kept;  /* bytes of the file that it does not have yet; room for a head besides */
+    size_t n_kept;        /* less than PIECE_BYTES, between two calls */
     size_t n_packed_most;
     void *packed; /* NULL: nothing is packed */
     ZSTD_CCtx *packer;
@@ -41,7 +50,8 @@ static bool fail_memory(const char *path, GError **error)
 static bool make_room(BlockWriter *writer, GError **error)
 {
     writer->memory = g_try_malloc(CHECKED_HEAD + BLOCK_FILE_MOST);
-    if (writer->memory == NULL)
+    writer->kept = g_try_malloc(PIECE_BYTES + sizeof(BlockHead));
+    if (writer->memory == NULL || writer->kept == NULL)
         return fail_memory(writer->file->path, error);
     writer->block = writer->memory + CHECKED_HEAD;
     if (writer->packing != RUBATO_PACKING_ZSTD)
@@ -74,6 +84,33 @@ void block_writer_hold(BlockWriter *writer, bool holds)
     writer->file->is_held = holds;
 }
 
+/* Gives the file whole pieces of what is kept and these bytes; the rest is kept. */
+static bool append(BlockWriter *writer, const void *bytes, size_t n, GError **error)
+{
+    const size_t n_out = (writer->n_kept + n) / PIECE_BYTES * PIECE_BYTES;
+    const size_t n_of_kept = MIN(writer->n_kept, n_out), n_of_bytes = n_out - n_of_kept;
+
+    if (n_out > 0 &&
+        !writer->file->ops->append(writer->file, writer->kept, n_of_kept, bytes, n_of_bytes, error))
+        return false;
+    writer->n_kept -= n_of_kept;
+    memmove(writer->kept, writer->kept + n_of_kept, writer->n_kept);
+    memcpy(writer->kept + writer->n_kept, (const unsigned char *)bytes + n_of_bytes,
+           n - n_of_bytes);
+    writer->n_kept += n - n_of_bytes;
+    return true;
+}
+
+/* The same with a head in front of them. */
+static bool append_block(BlockWriter *writer, const BlockHead *head, const void *bytes, size_t n,
+                         GError **error)
+{
+    memcpy(writer->kept + writer->n_kept, head, sizeof *head);
+    writer->n_kept += sizeof *head;
+    writer->n_written += sizeof *head + n;
+    return append(writer, bytes, n, error);
+}
+
 static bool write_block(BlockWriter *writer, BlockKind kind, const void *stored, size_t n_stored,
                         size_t n_bytes, GError **error)
 {
@@ -85,8 +122,7 @@ static bool write_block(BlockWriter *writer, BlockKind kind, const void *stored,
     head.checksum =
         checksum_apart(&head, offsetof(BlockHead, checksum), stored, n_stored, writer->checksum);
     writer->checksum = head.checksum;
-    writer->n_written += sizeof head + n_stored;
-    return writer->file->ops->append(writer->file, &head, sizeof head, stored, n_stored, error);
+    return append_block(writer, &head, stored, n_stored, error);
 }
 
 /* Writes the present block, packed if that makes it smaller. */
@@ -124,10 +160,9 @@ static bool write_apart(BlockWriter *writer, const void *bytes, size_t n, GError
     writer->checksum = head.checksum;
     writer->n_waiting = 0;
     writer->n_bytes += n_all;
-    writer->n_written += sizeof head + n_all;
-    return writer->file->ops->append(writer->file, &head, sizeof head, writer->block, n_waiting,
-                                     error) &&
-           writer->file->ops->append(writer->file, bytes, n, bytes, 0, error);
+    writer->n_written += n;
+    return append_block(writer, &head, writer->block, n_waiting, error) &&
+           append(writer, bytes, n, error);
 }
 
 /* If they do not fit, the two blocks have more than one can. */
@@ -160,6 +195,7 @@ static void free_memory(BlockWriter *writer)
     writer->packer = NULL;
     g_clear_pointer(&writer->packed, g_free);
     g_clear_pointer(&writer->memory, g_free);
+    g_clear_pointer(&writer->kept, g_free);
 }
 
 bool block_writer_end(BlockWriter *writer, uint64_t number, BlockFileSum *sum, GError **error)
@@ -169,7 +205,9 @@ bool block_writer_end(BlockWriter *writer, uint64_t number, BlockFileSum *sum, G
 
     const BlockEnd end = { .n_bytes = writer->n_bytes, .number = number };
 
-    if (!write_block(writer, BLOCK_END, &end, sizeof end, 0, error))
+    if (!write_block(writer, BLOCK_END, &end, sizeof end, 0, error) ||
+        (writer->n_kept > 0 &&
+         !writer->file->ops->append(writer->file, writer->kept, writer->n_kept, &end, 0, error)))
         return false;
     free_memory(writer);
     *sum = (BlockFileSum){ .n_bytes = writer->n_written, .checksum = writer->checksum };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "io/store/block_file.h"
 #include "tests/support/runner.h"
@@ -106,6 +107,47 @@ START_TEST(pieces_of_any_size_come_back)
     }
     ck_assert(block_reader_at_end(reader, &at_end, NULL) && at_end);
     ck_assert_uint_eq(block_reader_number(reader), N_PIECES);
+}
+END_TEST
+
+static uint64_t find_length(const char *path)
+{
+    struct stat status;
+
+    ck_assert_int_eq(stat(path, &status), 0);
+    return (uint64_t)status.st_size;
+}
+
+/* The kernel gets the file in long pieces. Heads of blocks lie before, at and behind the end of
+ * one. */
+START_TEST(file_grows_by_whole_pieces)
+{
+    enum { PIECE_BYTES = 256 << 10, HEAD_BYTES = 24 };
+    const size_t sizes[] = { (size_t)PIECE_BYTES - HEAD_BYTES - (size_t)_i, 10, BLOCK_FILE_MOST };
+    g_autofree char *path = g_build_filename(directory, "blocks", NULL);
+    g_autofree unsigned char *bytes = g_malloc(BLOCK_FILE_MOST);
+    g_autofree unsigned char *read = g_malloc(BLOCK_FILE_MOST);
+    g_autoptr(BlockWriter) writer = block_writer_new(path, SEED, RUBATO_PACKING_NONE, NULL);
+    BlockFileSum sum;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        fill(bytes, sizes[i], i);
+        ck_assert(
+            block_writer_begin_record(writer, BLOCK_FILE_MOST, NULL)); /* a block of its own */
+        ck_assert_uint_eq(find_length(path) % PIECE_BYTES, 0);
+        ck_assert(block_writer_write(writer, bytes, sizes[i], NULL));
+    }
+    ck_assert_uint_ge(find_length(path), BLOCK_FILE_MOST);
+    ck_assert(block_writer_finish(writer, 1, &sum, NULL));
+    ck_assert_uint_eq(find_length(path), sum.n_bytes);
+
+    g_autoptr(BlockReader) reader = block_reader_new(path, SEED, &sum, NULL);
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        fill(bytes, sizes[i], i);
+        ck_assert(block_reader_read(reader, read, sizes[i], NULL));
+        ck_assert_mem_eq(read, bytes, sizes[i]);
+    }
 }
 END_TEST
 
@@ -220,6 +262,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_add_loop_test(cases, pieces_of_any_size_come_back, 0, 2);
+    tcase_add_loop_test(cases, file_grows_by_whole_pieces, 0, 32);
     tcase_add_test(cases, record_that_fits_a_block_lies_in_one);
     tcase_add_test(cases, disk_hears_nothing_of_a_file_that_is_held);
     tcase_add_test(cases, disk_takes_a_file_in_pieces);
