@@ -722,6 +722,9 @@ const char *data_needs_all(const SchedulerTask *task);
 uint64_t data_n_unread(const SchedulerTask *task);
 void data_node_out(SchedulerTask *task, uint32_t node);
 
+/* The node is lost, and its workers had ended. */
+void data_lose_ended(SchedulerTask *task, uint32_t node);
+
 /* What the task's workers read, and how far they are: the member `readers` of its status. */
 void data_add_status(const Scheduler *scheduler, const SchedulerTask *task, GVariantBuilder *list);
 void data_clear(SchedulerTask *task);

@@ -500,6 +500,7 @@ static bool have_ended(const SchedulerTask *task, uint32_t node)
  * it has left in order. */
 static void lose_ended(Scheduler *scheduler, SchedulerTask *task, uint32_t node, const char *text)
 {
+    data_lose_ended(task, node);
     if (task->cause.code == CONTROL_OK && tensors_are_used(task->tensors) &&
         !scheduler->nodes[node].left_drained)
         tensors_lose(scheduler, task, node, text);

@@ -37,7 +37,7 @@ bool block_ticket_read(const char **text, BlockTicketEvent *news, BlockTicket *t
     const char *at = *text;
     uint64_t epoch, input, block, n_read, end = 0;
 
-    if (*at == '\0' || strchr("dfbacpu", *at) == NULL)
+    if (*at == '\0' || strchr("dfbackpu", *at) == NULL)
         return false;
     *news = (BlockTicketEvent)*at++;
     if (!block_ticket_read_number(&at, ' ', UINT32_MAX, &epoch) ||

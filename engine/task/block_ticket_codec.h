@@ -15,7 +15,8 @@ typedef enum {
     BLOCK_TICKET_ABSENT = 'a',
     /* For the snapshot that is cut now: it has the reader; rows before n_read are done; rows n_read
      * to `end`, which were done, are not in it. */
-    BLOCK_TICKET_CUT = 'c', /* of no ticket */
+    BLOCK_TICKET_CUT = 'c',          /* of no ticket */
+    BLOCK_TICKET_CUT_BY_CLOCK = 'k', /* likewise; rows are in it if the clock of their step is */
     BLOCK_TICKET_DONE = 'p',
     BLOCK_TICKET_UNDONE = 'u',
 } BlockTicketEvent;

@@ -86,7 +86,9 @@ void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
     while (node_reader->n_sending > 0)
         pthread_cond_wait(&node_reader->changed, &node_reader->lock);
     if (node_reader->announced) /* else it has got no block */
-        block_ticket_write(lines, BLOCK_TICKET_CUT, &(BlockTicket){ 0 });
+        block_ticket_write(
+            lines, lowest == NODE_READER_NO_CLOCK ? BLOCK_TICKET_CUT : BLOCK_TICKET_CUT_BY_CLOCK,
+            &(BlockTicket){ 0 });
     for (guint i = 0; i < node_reader->begun->len; i++)
         block_ticket_write(lines, BLOCK_TICKET_DONE,
                            &g_array_index(node_reader->begun, BlockTicket, i));

@@ -22,13 +22,18 @@
 #define TASK_HAS_FAILED "a task failed whose readers it was to keep"
 #define READ_AGAIN \
     "there is no snapshot yet: workers in the place of lost ones read again what these had read"
+#define ENDED_AND_LOST                                                                         \
+    "there is no snapshot of the task any more: a node was lost whose workers had ended, and " \
+    "nobody knows which of the rows that they read the tables show already"
 
 typedef struct {
     uint32_t first; /* the first node to open the reader; the members below are its own */
     uint32_t n_epochs;
-    char *kept_as; /* NULL: no snapshot keeps it */
-    bool is_cut;   /* it is part of the snapshot that is cut */
-    char *text;    /* "2 epochs, shuffled by seed 7, …" */
+    char *kept_as;    /* NULL: no snapshot keeps it */
+    bool is_cut;      /* it is part of the snapshot that is cut */
+    bool is_by_clock; /* rows are in it if the clock of their step is */
+    bool lacks_log;   /* a node of workers that had ended is lost, with the clocks of their steps */
+    char *text;       /* "2 epochs, shuffled by seed 7, …" */
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
     DealtBlocks *dealt;          /* by worker; NULL: lost ones are not replaced */
@@ -238,10 +243,12 @@ static bool take_news(Reading *reading, uint32_t node, uint32_t worker, BlockTic
     const GArray *inputs = reading->inputs[node];
     bool ok;
 
-    if (news == BLOCK_TICKET_CUT)
-        reading->is_cut = true;
-    if (ticket.input >= inputs->len)
-        return news == BLOCK_TICKET_CUT;
+    const bool is_cut = news == BLOCK_TICKET_CUT || news == BLOCK_TICKET_CUT_BY_CLOCK;
+
+    reading->is_cut |= is_cut;
+    reading->is_by_clock |= news == BLOCK_TICKET_CUT_BY_CLOCK;
+    if (is_cut || ticket.input >= inputs->len)
+        return is_cut;
     ticket.input = g_array_index(inputs, uint32_t, ticket.input);
     if (!is_new(reading, worker, news, &ticket, &ok))
         return ok;
@@ -257,7 +264,7 @@ static bool take_news(Reading *reading, uint32_t node, uint32_t worker, BlockTic
     case BLOCK_TICKET_UNDONE:
         return block_dispatcher_note_undone(reading->dispatcher, &ticket);
     default:
-        return news == BLOCK_TICKET_CUT;
+        return false;
     }
 }
 
@@ -383,7 +390,7 @@ static void begin_cut(const SchedulerTask *task)
 
         if (reading == NULL || reading->kept_as == NULL)
             continue;
-        reading->is_cut = false;
+        reading->is_cut = reading->is_by_clock = false;
         block_dispatcher_begin_cut(reading->dispatcher);
     }
 }
@@ -436,21 +443,35 @@ static bool is_behind(const SchedulerTask *task)
     return false;
 }
 
+/* Rows of an ended worker's last steps may be in no table yet, where Adds are applied by their
+ * clock. Its node alone knew which ones, and has told that they were read. */
+static bool lacks_log(const SchedulerTask *task)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        const Reading *const reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->is_by_clock && reading->lacks_log)
+            return true;
+    }
+    return false;
+}
+
 Verdict data_find_tear(const Scheduler *scheduler)
 {
     const Verdict torn = { CONTROL_CODE(RUBATO_ERROR_CANCELLED), (char *)TASK_HAS_FAILED };
     const Verdict behind = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)READ_AGAIN };
+    const Verdict unknown = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)ENDED_AND_LOST };
     Verdict tear = scheduler->cut_is_torn ? torn : (Verdict){ .code = CONTROL_OK };
 
     for (guint i = 0; i < scheduler->tasks->len && !scheduler->cut_is_torn; i++) {
         const SchedulerTask *const task = scheduler->tasks->pdata[i];
 
-        if (!data_has_kept(task) || !(has_failed(task) || is_behind(task)) ||
+        if (!data_has_kept(task) || !(has_failed(task) || is_behind(task) || lacks_log(task)) ||
             !kept_cuts_table_of(scheduler, task))
             continue;
         if (has_failed(task))
             return torn;
-        tear = behind;
+        tear = lacks_log(task) ? unknown : behind;
     }
     return tear;
 }
@@ -492,6 +513,16 @@ void data_await(SchedulerTask *task, uint32_t node)
         for (uint32_t rank = tensors_first_rank(task->tensors, node); has_worker(task, node, rank);
              rank++)
             dealt_blocks_begin_again(reading->dealt, rank);
+    }
+}
+
+void data_lose_ended(SchedulerTask *task, uint32_t node)
+{
+    for (guint i = 0; i < task->readings->len; i++) {
+        Reading *const reading = task->readings->pdata[i];
+
+        if (reading != NULL && reading->kept_as != NULL && reading->inputs[node]->len > 0)
+            reading->lacks_log = true;
     }
 }
 
@@ -584,6 +615,8 @@ static void walk_reading(StateWalk *walk, const SchedulerTask *task, Reading *it
     WALK(walk, it->n_epochs);
     walk_text(walk, &it->kept_as);
     WALK(walk, it->is_cut);
+    WALK(walk, it->is_by_clock);
+    WALK(walk, it->lacks_log);
     walk_text(walk, &it->text);
     walk_text(walk, &it->digest);
     it->dispatcher = block_dispatcher_walk(walk, it->dispatcher, it->n_nodes);

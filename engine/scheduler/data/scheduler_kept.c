@@ -19,6 +19,10 @@
  * had failed before and not ended. Whether a node asked for the snapshot or all nodes called for it
  * makes no difference. Snapshots of other tables have nothing of the task.
  *
+ * Where Adds are applied by their clock, a node tells in CUT which rows of its workers' last steps
+ * are not in the tables yet. If it is lost when its workers have ended, nobody can: what they read
+ * is not dealt again. So from then on there is no snapshot of such a table while the task runs.
+ *
  * Runs as scheduler.h says. */
 #include <string.h>
 
