@@ -50,19 +50,6 @@ void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const
     pthread_mutex_init(&office->lock, NULL);
 }
 
-void post_office_clear(PostOffice *office)
-{
-    pthread_mutex_destroy(&office->lock);
-    post_office_clear_clocks(office);
-    for (uint32_t i = 0; i < office->n_pending_slots; i++)
-        if (office->pending[i].call != NULL)
-            post_office_free_pieces(office->pending[i].pieces);
-    g_clear_pointer(&office->pending, g_free);
-    g_clear_pointer(&office->is_lost, g_free);
-    g_clear_pointer(&office->servers, g_free);
-    g_clear_pointer(&office->node_ids, g_free);
-}
-
 /* ---- requests that wait for another node's answer ---- */
 
 uint64_t post_office_add_pending(PostOffice *office, const Message *message, const RubatoKeys *keys,
@@ -169,6 +156,17 @@ static void cancel_pending(PostOffice *office, const Cancelling *which)
         post_office_free_pieces(taken.pieces);
         call_end_part(taken.call, CALL_CANCELLED, UINT64_MAX);
     }
+}
+
+void post_office_clear(PostOffice *office)
+{
+    cancel_pending(office, &(Cancelling){ .epoch = POST_OFFICE_ALL_EPOCHS });
+    pthread_mutex_destroy(&office->lock);
+    post_office_clear_clocks(office);
+    g_clear_pointer(&office->pending, g_free);
+    g_clear_pointer(&office->is_lost, g_free);
+    g_clear_pointer(&office->servers, g_free);
+    g_clear_pointer(&office->node_ids, g_free);
 }
 
 void post_office_leave_calls(PostOffice *office, uint32_t node,

@@ -91,6 +91,9 @@ size_t post_office_max_keys(size_t row_bytes);
 
 void post_office_init(PostOffice *office, uint32_t self, uint32_t n_nodes, const uint32_t *node_ids,
                       const uint32_t *servers_of, const FlowSizes *sizes);
+
+/* No other thread uses the office any more. Calls that still wait for an answer, which nobody can
+ * receive from now on, end as cancelled. */
 void post_office_clear(PostOffice *office);
 
 static inline bool post_office_is_local(const PostOffice *office, uint32_t server)

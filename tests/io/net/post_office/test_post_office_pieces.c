@@ -163,6 +163,32 @@ START_TEST(requests_in_pieces_come_whole)
 }
 END_TEST
 
+/* The other node may have ended: no answer comes any more. */
+START_TEST(what_has_no_answer_ends_with_the_office)
+{
+    Shelf shelf = { .row_bytes = 4 };
+    Call call;
+    Message fence = { .kind = MESSAGE_FENCE,
+                      .table = MESSAGE_NO_TABLE,
+                      .server = 1,
+                      .call = &call,
+                      .end = message_end_call };
+    Pair pair;
+
+    actor_init(&shelf.actor, handle_rows, NULL);
+    pair_init(&pair, &shelf.actor);
+    call_begin(&call, NULL);
+    call_add_parts(&call, 1);
+    post_office_ask(&pair.asking, &fence);
+    post_office_flush(&pair.asking);
+    call_sent(&call);
+    ck_assert(!call_has_ended(&call));
+    pair_clear(&pair);
+    ck_assert(call_has_ended(&call));
+    ck_assert_uint_eq(call.status, CALL_CANCELLED);
+}
+END_TEST
+
 /* _i: with an even number of keys, or an odd one, so that their deltas are padded; in one message
  * or in pieces. */
 START_TEST(a_kept_add_goes_through_shared_memory_as_it_lies)
@@ -393,6 +419,7 @@ int main(void)
     tcase_add_loop_test(cases, a_kept_add_goes_through_shared_memory_as_it_lies, 0, 4);
     tcase_add_test(cases, each_piece_of_an_announcement_says_how_many_keys_there_are);
     tcase_add_loop_test(cases, a_call_that_comes_again_comes_whole, 0, 2);
+    tcase_add_test(cases, what_has_no_answer_ends_with_the_office);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
