@@ -39,6 +39,7 @@ static void tear_down(void)
 typedef struct {
     _Atomic bool has_asked; /* somebody from outside has an answer */
     bool asks;
+    bool gets; /* so that no worker is more than a clock ahead of the other */
     uint64_t asked_number;
     GError *asked_error;
 } Job;
@@ -58,6 +59,7 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     const Job *const job = user_data;
     const RubatoKey key = 3;
     const int64_t one = 1;
+    int64_t value;
 
     g_autoptr(RubatoKVTable) table = rubato_worker_open_kv_table(worker, "n", RUBATO_I64, error);
     if (table == NULL)
@@ -65,7 +67,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     for (;;) {
         if (job->asks ? atomic_load(&job->has_asked) : count_snapshots() >= 2)
             return true;
-        if (!rubato_kv_table_add(table, &key, 1, &one, error) ||
+        if ((job->gets && !rubato_kv_table_get(table, &key, 1, &value, error)) ||
+            !rubato_kv_table_add(table, &key, 1, &one, error) ||
             !rubato_kv_table_clock(table, error))
             return false;
     }
@@ -159,13 +162,14 @@ static long peak_kib(void)
 }
 
 /* Memory is made ready for the copies of as many rows as there are: without a bound it would be
- * half of what copies may take, 32 MiB. */
+ * half of what copies may take, 32 MiB. Under bsp a worker that only adds runs ahead of the other
+ * while the disk is slow, and its Adds that are kept until then would be counted, too. */
 START_TEST(a_snapshot_of_few_rows_takes_little_memory)
 {
     g_autoptr(RubatoEngine) engine = engine_with_servers(2);
     const RubatoTaskSnapshots snapshots = { .spec = { .directory = directory }, .every_s = 0.01 };
     g_autoptr(GError) error = NULL;
-    Job job = { .asks = false };
+    Job job = { .gets = true };
 
     create_table(engine, &(RubatoTableSpec){
                              .name = "n", .dtype = RUBATO_I64, .storage = "hash", .model = "bsp" });
