@@ -10,6 +10,10 @@
  * at the end of the round (launch_drop_late), and they are sent again with the bit, once others
  * have told theirs.
  *
+ * Of a large tensor that is broadcast or gathered within a host it is the first piece. So where
+ * workers do the same again and again, one node makes the beginning of a tensor while another takes
+ * in the end of the one before.
+ *
  * Why they are what the operation's flow would have sent, on all nodes:
  *
  * - Its number is known before: a round gives numbers by set and by name, and this node has told of
@@ -177,6 +181,8 @@ static GArray *make_ahead(TensorExchange *exchange, const TensorSet *set, Tensor
 
     flow_nodes_find(exchange, set, NULL, &nodes);
     nodes.plan.parts = &part;
+    nodes.plan.carrier = carrier;
+    nodes.plan.user = exchange->user;
     const bool ok = make_messages(&messages, &nodes.plan);
     flow_nodes_clear(&nodes);
     if (ok) {

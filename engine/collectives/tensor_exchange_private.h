@@ -513,7 +513,7 @@ typedef struct {
     void *message;
 } AheadMessage;
 
-/* A vector is told, and not sent yet: messages with what it asks for, if that is one small tensor
+/* A vector is told, and not sent yet: messages with what it asks for, if that is one tensor
  * (AheadMessage, by rising node number, to nodes that are not lost; to one in the order in which it
  * gets them). They are sent behind the vector. NULL: there are none. (transfer full) */
 GArray *ahead_make(TensorExchange *exchange);

@@ -212,9 +212,10 @@ static void expect(TensorFlow *flow, uint64_t chunk)
     TensorCombining *const it = flow->combining;
     const uint32_t n_nodes = flow->plan.n_nodes, self = flow->plan.self;
     CombiningChunk *const one = &it->chunks[chunk];
+    const bool sends = contributes(flow, self) && chunk >= it->n_ahead;
 
     if (!is_own(flow, chunk)) {
-        flow->n_left += contributes(flow, self) && !flow->plan.was_sent; /* it is sent */
+        flow->n_left += sends;
         if (it->has_results && !(it->is_broadcast && it->root == self)) {
             flow->n_left++;
             flow->n_awaited[tensor_segment_of(&it->segments, chunk)]++;
@@ -229,7 +230,7 @@ static void expect(TensorFlow *flow, uint64_t chunk)
             flow->n_awaited[node]++;
         }
     flow->n_left++;
-    if (it->is_whole && contributes(flow, self) && !flow->plan.was_sent) {
+    if (it->is_whole && sends) {
         one->n_missing++;
         flow->n_left++;
     }
@@ -286,6 +287,23 @@ static uint32_t most_chunks(const TensorFlow *flow)
                                    COMBINING_CHUNK_VALUES * MAX(it->part_size, it->result_size));
 }
 
+/* How many chunks were sent before: of a segment for each node, all. */
+static uint64_t find_ahead(const TensorFlow *flow)
+{
+    const TensorCombining *const it = flow->combining;
+    const uint64_t n_values = it->is_whole ? combining_values_ahead(&flow->request) : UINT64_MAX;
+    const uint64_t n_chunks = tensor_segments_chunks(&it->segments);
+
+    return MIN((n_values - 1) / it->segments.chunk_values + 1, n_chunks);
+}
+
+static uint64_t count_sends(const TensorCombining *it)
+{
+    if (!it->is_whole)
+        return it->n_ahead > 0 ? 0 : tensor_segments_sends(&it->segments, it->most_chunks);
+    return (it->segments.n_turns - it->n_ahead + it->most_chunks - 1) / it->most_chunks;
+}
+
 static void begin(TensorFlow *flow)
 {
     TensorCombining *const it = flow->combining = g_new0(TensorCombining, 1);
@@ -316,9 +334,10 @@ static void begin(TensorFlow *flow)
     find_readers(flow, n_values * it->size);
     it->most_chunks = most_chunks(flow);
     cut(flow);
-    if (contributes(flow, flow->plan.self) && !flow->plan.was_sent)
-        it->n_sends = it->is_whole ? (it->segments.n_turns + it->most_chunks - 1) / it->most_chunks
-                                   : tensor_segments_sends(&it->segments, it->most_chunks);
+    if (flow->plan.was_sent)
+        it->n_ahead = find_ahead(flow);
+    if (contributes(flow, flow->plan.self))
+        it->n_sends = count_sends(it);
     for (uint64_t chunk = 0; chunk < tensor_segments_chunks(&it->segments); chunk++)
         expect(flow, chunk);
     const uint32_t own = it->is_whole ? 0 : flow->plan.self;
@@ -447,7 +466,7 @@ static bool nth_send(const TensorFlow *flow, uint64_t n, TensorChunks *chunks)
 
     if (!it->is_whole)
         return tensor_segments_nth_send(&it->segments, flow->plan.self, n, it->most_chunks, chunks);
-    const uint64_t first = n * it->most_chunks;
+    const uint64_t first = it->n_ahead + n * it->most_chunks;
     const uint64_t n_left = tensor_segments_chunks(&it->segments) - first;
 
     *chunks = (TensorChunks){ first, (uint32_t)MIN(n_left, it->most_chunks) };

@@ -88,6 +88,15 @@ void combining_cut(const TensorFlowPlan *plan, const TensorRequest *request, boo
 
 /* ---- what is sent before it is decided ---- */
 
+uint64_t combining_values_ahead(const TensorRequest *request)
+{
+    const uint64_t n_values = tensor_request_values(request);
+    const uint64_t most = TENSOR_AHEAD_BYTES / rubato_dtype_size(request->dtype);
+
+    G_STATIC_ASSERT((int)TENSOR_AHEAD_BYTES >= COMBINING_CHUNK_VALUES * (int)sizeof(double));
+    return n_values <= most ? n_values : most - most % COMBINING_CHUNK_VALUES;
+}
+
 /* Whether a part is the input of a worker: see find_reductions. */
 static bool sends_input(const TensorRequest *request)
 {
@@ -121,14 +130,17 @@ bool combining_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead
 {
     const TensorPart *const part = plan->parts[0];
     const TensorRequest *const request = &part->request;
-    const size_t n_bytes = tensor_request_values(request) * rubato_dtype_size(request->dtype);
+    const size_t size = rubato_dtype_size(request->dtype);
+    const size_t n_bytes = tensor_request_values(request) * size;
     const bool is_direct = combining_is_direct(request, n_bytes, plan->n_nodes);
+    const bool is_large = n_bytes > TENSOR_AHEAD_BYTES;
 
     *ahead = (TensorAhead){ .kind = TENSOR_MESSAGE_PART,
                             .bytes = part->input,
-                            .n_bytes = n_bytes,
-                            .fetched = part->output };
-    if (n_bytes == 0 || n_bytes > TENSOR_AHEAD_BYTES || !sends_input(request))
+                            .n_bytes = combining_values_ahead(request) * size,
+                            .fetched = is_large ? NULL : part->output };
+    if (n_bytes == 0 || !sends_input(request) ||
+        (is_large && (request->operation != TENSOR_BROADCAST || !tensor_flow_is_first_ahead(plan))))
         return false;
     if (request->operation != TENSOR_BROADCAST && !is_direct)
         find_share(plan, part, to, ahead);

@@ -32,6 +32,7 @@ struct TensorCombining {
     TensorSegments segments; /* with is_whole there is one */
     CombiningChunk *chunks;
     uint32_t most_chunks;        /* of a message that this node sends */
+    uint64_t n_ahead;            /* chunks, the first ones, that this node has sent before */
     uint64_t next_send, n_sends; /* steps that send: see nth_send */
 
     TensorReduction first;  /* what this node's workers have is combined to its part, */
@@ -65,6 +66,10 @@ bool combining_is_direct(const TensorRequest *request, uint64_t n_bytes, uint32_
 /* Cuts its values: to one segment for all nodes (is_whole), or to one of each. */
 void combining_cut(const TensorFlowPlan *plan, const TensorRequest *request, bool is_whole,
                    TensorSegments *segments);
+
+/* How many values, from the first one on, tensor_flow_ahead tells of a tensor that goes to all
+ * nodes: all of a small one, or whole chunks. */
+uint64_t combining_values_ahead(const TensorRequest *request);
 
 /* tensor_flow_ahead. */
 bool combining_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead);

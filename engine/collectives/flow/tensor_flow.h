@@ -130,7 +130,7 @@ typedef struct {
     uint32_t n_tensors; /* more than one: allreduces of one dtype and reduction, which all
                                * workers have asked for; their parts follow one another */
     const TensorCutovers *cutovers; /* NULL: as it is fixed */
-    bool was_sent; /* what this node sends of its own, before: see tensor_flow_ahead */
+    bool was_sent; /* what tensor_flow_ahead tells of what this node sends of its own, before */
 
     const TensorCarrier *carrier;
     void *user; /* the carrier's */
@@ -168,10 +168,10 @@ typedef struct {
 } TensorAhead;
 
 /* Whether all that a node with one worker sends of its own for such an operation, if cut-overs are
- * fixed, is the worker's input, in one message to each of the others: to node `to` of the plan what
- * is written to *ahead. Such messages may be sent before it is decided that the operation runs, all
- * of them or none: then its plan says so. Of the plan are used the nodes, with which it goes if it
- * runs, and the only part. */
+ * fixed, is the worker's input, in one message to each of the others, or in several, of which the
+ * first one is soon needed: to node `to` of the plan what is written to *ahead. Such messages may
+ * be sent before it is decided that the operation runs, all of them or none: then its plan says so.
+ * Of the plan are used the nodes, with which it goes if it runs, the only part, and the carrier. */
 bool tensor_flow_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead);
 
 /* NULL is allowed. No step is being done. */

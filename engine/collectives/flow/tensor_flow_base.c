@@ -133,13 +133,13 @@ void tensor_flow_forget_messages(const TensorFlow *flow, const GArray *messages)
         tensor_flow_forget(flow, &g_array_index(messages, TensorOutgoing, i));
 }
 
-uint32_t tensor_flow_most_pieces_to(const TensorFlow *flow, uint32_t to, size_t piece_bytes)
+/* Of a message to that node; to this one itself: to any other. 0: as few as possible. */
+static size_t best_bytes(const TensorFlowPlan *plan, uint32_t to)
 {
-    const TensorFlowPlan *const plan = &flow->plan;
     size_t best = TENSOR_MESSAGE_MOST_BYTES;
 
     if (plan->carrier->best_bytes == NULL)
-        return 1;
+        return 0;
     for (uint32_t node = 0; node < plan->n_nodes; node++) {
         if (node == plan->self || (node != to && to != plan->self))
             continue;
@@ -147,12 +147,31 @@ uint32_t tensor_flow_most_pieces_to(const TensorFlow *flow, uint32_t to, size_t 
 
         best = MIN(best, bytes);
     }
-    return (uint32_t)MAX(best / piece_bytes, 1);
+    return best;
+}
+
+uint32_t tensor_flow_most_pieces_to(const TensorFlow *flow, uint32_t to, size_t piece_bytes)
+{
+    const size_t n = best_bytes(&flow->plan, to) / piece_bytes;
+
+    return (uint32_t)MAX(n, 1);
 }
 
 uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes)
 {
     return tensor_flow_most_pieces_to(flow, flow->plan.self, piece_bytes);
+}
+
+bool tensor_flow_is_first_ahead(const TensorFlowPlan *plan)
+{
+    bool is = plan->carrier->best_bytes != NULL;
+
+    for (uint32_t to = 0; to < plan->n_nodes && is; to++) {
+        const size_t bytes = to == plan->self ? TENSOR_AHEAD_BYTES : best_bytes(plan, to);
+
+        is = bytes > 0 && bytes <= TENSOR_AHEAD_BYTES;
+    }
+    return is;
 }
 
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes)

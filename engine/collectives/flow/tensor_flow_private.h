@@ -117,6 +117,12 @@ uint32_t tensor_flow_most_pieces(const TensorFlow *flow, size_t piece_bytes);
 /* The same of what is sent to one node; to this one itself: to all others. */
 uint32_t tensor_flow_most_pieces_to(const TensorFlow *flow, uint32_t to, size_t piece_bytes);
 
+/* Whether TENSOR_AHEAD_BYTES of a larger tensor are sent before it is decided (tensor_flow_ahead):
+ * to nodes to which no message has more bytes, so that it is one of many, as to those of the host.
+ * It is copied. Where messages have more, as over TCP, they are sent from where the values lie, and
+ * to copy their beginning took longer than it saved. */
+bool tensor_flow_is_first_ahead(const TensorFlowPlan *plan);
+
 /* Keeps a message that came. NULL: too much would be kept, and the flow fails. */
 void *tensor_flow_keep(TensorFlow *flow, void *owner, const void **bytes);
 void tensor_flow_drop(const TensorFlow *flow, void *owner);

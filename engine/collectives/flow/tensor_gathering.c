@@ -24,7 +24,7 @@ enum {
     MOST_COPIED_BYTES = 2 * TENSOR_AHEAD_BYTES, /* before it is decided, to all nodes together */
 };
 
-G_STATIC_ASSERT((int)TENSOR_AHEAD_BYTES <= (int)PIECE_BYTES);
+G_STATIC_ASSERT((int)TENSOR_AHEAD_BYTES == (int)PIECE_BYTES);
 
 enum { STEP_SIZES, STEP_SEND, STEP_SEND_AND_COPY, STEP_COPY_OWN, STEP_TAKE };
 
@@ -71,7 +71,7 @@ static void begin(TensorFlow *flow)
             side->n_to_send = n_pieces(side->n_out);
         side->most_pieces = tensor_flow_most_pieces_to(flow, node, PIECE_BYTES);
         if (plan->was_sent)
-            side->n_sent = side->n_to_send;
+            side->n_sent = MIN(side->n_to_send, 1);
         flow->n_left += side->n_to_send - side->n_sent;
         if (node == plan->self)
             continue;
@@ -83,21 +83,25 @@ static void begin(TensorFlow *flow)
     flow->find_place = find_place;
     flow->is_small = false; /* what comes may be more than what is sent */
     it->is_sized = plan->was_sent;
+    it->turn = plan->was_sent; /* this node's own come behind what others wait for */
     flow->n_left += it->n_to_copy + !it->is_sized + 1; /* its own SIZES, and the arrays */
 }
 
-/* The rows for a node are one piece: they lie in the input as its workers follow one another. */
+/* The first piece for a node. It is one place of the input, where rows lie as workers follow one
+ * another. */
 bool gathering_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead)
 {
     const TensorPart *const part = plan->parts[0];
     const uint64_t row_bytes = tensor_request_row_bytes(&part->request);
     const bool is_alltoall = part->request.operation == TENSOR_ALLTOALL;
     uint64_t n_rows = tensor_request_rows(&part->request), before = 0;
-    const uint64_t n_bytes = n_rows * row_bytes;
+    const uint64_t n_bytes = n_rows * row_bytes, n_others = plan->n_nodes - 1;
+    const uint64_t n_copied = is_alltoall ? MIN(n_bytes, n_others * TENSOR_AHEAD_BYTES)
+                                          : n_others * MIN(n_bytes, TENSOR_AHEAD_BYTES);
 
     *ahead = (TensorAhead){ .kind = TENSOR_MESSAGE_ROWS, .n_rows = n_rows };
-    if (n_bytes > TENSOR_AHEAD_BYTES || plan->n_ranks > PIECE_SIZES ||
-        (!is_alltoall && n_bytes * (plan->n_nodes - 1) > MOST_COPIED_BYTES))
+    if (n_copied > MOST_COPIED_BYTES || plan->n_ranks > PIECE_SIZES ||
+        (n_bytes > TENSOR_AHEAD_BYTES && !tensor_flow_is_first_ahead(plan)))
         return false;
     ahead->n_sizes = is_alltoall ? plan->n_ranks_of[to] : 1;
     ahead->sizes = is_alltoall ? part->splits + plan->first_ranks[to] : &ahead->n_rows;
@@ -107,7 +111,7 @@ bool gathering_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead
         before += part->splits[rank];
     for (uint32_t i = 0; is_alltoall && i < ahead->n_sizes; i++)
         n_rows += ahead->sizes[i];
-    ahead->n_bytes = n_rows * row_bytes;
+    ahead->n_bytes = MIN(n_rows * row_bytes, TENSOR_AHEAD_BYTES);
     if (ahead->n_bytes > 0) /* otherwise there may be no values */
         ahead->bytes = (const uint8_t *)part->input + before * row_bytes;
     return true;

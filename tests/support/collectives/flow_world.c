@@ -348,7 +348,9 @@ static bool send_ahead(FlowWorld *world, uint32_t node)
                                   .nodes = world->ids,
                                   .first_ranks = world->first_ranks,
                                   .n_ranks_of = world->n_ranks_of,
-                                  .parts = &part };
+                                  .parts = &part,
+                                  .carrier = &carrier,
+                                  .user = &world->nodes[node] };
     TensorAhead ahead;
 
     if (world->n_ranks_of[node] > 1 || part == NULL || world->n_asking < world->n_ranks ||

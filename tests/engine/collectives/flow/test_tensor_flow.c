@@ -395,6 +395,42 @@ START_TEST(a_small_broadcast_goes_to_all_nodes_at_once)
 }
 END_TEST
 
+/* Of a large tensor some nodes send a first piece before they have a flow, and the others all of it
+ * behind it: but only where messages have no more bytes. */
+START_TEST(the_first_piece_of_a_large_tensor_that_was_sent_before_counts_as_sent)
+{
+    static const TensorOperation operations[] = { TENSOR_BROADCAST, TENSOR_ALLGATHER,
+                                                  TENSOR_ALLTOALL };
+    static const RubatoDtype dtypes[] = { RUBATO_I64, RUBATO_F32, RUBATO_I8 };
+    static const uint32_t n_ranks_of[] = { 1, 1 };
+    const size_t best_bytes = (size_t)(128 << 10) << _i;
+
+    for (uint32_t i = 0; i < G_N_ELEMENTS(operations) * G_N_ELEMENTS(dtypes) * 5; i++) {
+        const TensorOperation operation = operations[i % 3];
+        const RubatoDtype dtype = dtypes[i / 3 % 3];
+        const TensorRequest request = {
+            .operation = operation,
+            .dtype = dtype,
+            .n_dims = 2,
+            .shape = { 600, 1000 / rubato_dtype_size(dtype) }, /* gathered: other rows */
+            .root = i / 9 % 2,
+        };
+        FlowWorld *const world =
+            flow_world_of(&request, n_ranks_of, G_N_ELEMENTS(n_ranks_of), best_bytes);
+
+        if (operation != TENSOR_ALLTOALL)
+            ck_assert_int_eq(world->n_ahead_shares > 0, _i == 0);
+        flow_world_run(world, i);
+        for (uint32_t node = 0; node < world->n_nodes; node++)
+            ck_assert(tensor_flow_has_ended(world->nodes[node].flow) &&
+                      tensor_flow_error(world->nodes[node].flow) == NULL);
+        ck_assert_uint_eq(world->parcels->len, 0);
+        judge(world, i);
+        flow_world_free(world);
+    }
+}
+END_TEST
+
 /* ---- what fails ---- */
 
 /* Of n nodes, one has no memory for one of its messages: no node waits for ever, and each either
@@ -633,6 +669,8 @@ int main(void)
                         2);
     tcase_add_test(cases, messages_have_as_many_bytes_as_their_carrier_likes_best);
     tcase_add_loop_test(cases, shares_that_were_sent_before_count_as_sent, 0, 3);
+    tcase_add_loop_test(
+        cases, the_first_piece_of_a_large_tensor_that_was_sent_before_counts_as_sent, 0, 2);
     tcase_add_loop_test(cases, a_small_broadcast_goes_to_all_nodes_at_once, 0, 2);
     tcase_add_test(cases, no_memory_on_one_node_ends_the_operation_on_all);
     tcase_add_loop_test(cases, arrays_are_the_workers_again_whoever_is_lost_at_any_step, 0, 3);
