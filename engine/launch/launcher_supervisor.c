@@ -9,7 +9,8 @@
  * everything.
  *
  * launcher_child.c has the states of a node and what is done to it, launcher_result.c which ends
- * are failures; this file has the phases of the run, the loop, and the output. */
+ * are failures, launcher_writer.c the output that waits for a reader; this file has the phases of
+ * the run and the loop. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "engine/launch/launcher_child.h"
 #include "engine/launch/launcher_news.h"
 #include "engine/launch/launcher_result.h"
+#include "engine/launch/launcher_writer.h"
 
 #define GRACE_EXTRA_MS 1000u  /* beyond two timeouts, for the others to end by themselves */
 #define TERM_TO_KILL_MS 2000u /* from SIGTERM to SIGKILL */
@@ -48,17 +50,14 @@ typedef struct {
     struct rlimit n_files;
 
     Phase phase;
-    gint64 deadline;     /* of the phase; 0: none */
-    Child *failed;       /* the first */
-    GArray *news;        /* of LauncherNews: what nodes have told since the last time */
-    GArray *known;       /* of LauncherNews: all losses that were told before */
-    bool run_has_ended;  /* nodes that live need none that does not */
-    int asked;           /* the first signal that came for the run, or 0 */
-    int forced;          /* the exit code where it is not a node's, or 0 */
-    GString *waiting[2]; /* output for standard output and standard error */
-    size_t written[2];   /* bytes of it that are written */
-    bool closed[2];      /* nobody reads there any more */
-    bool bar_is_shown;   /* on the terminal */
+    gint64 deadline;    /* of the phase; 0: none */
+    Child *failed;      /* the first */
+    GArray *news;       /* of LauncherNews: what nodes have told since the last time */
+    GArray *known;      /* of LauncherNews: all losses that were told before */
+    bool run_has_ended; /* nodes that live need none that does not */
+    int asked;          /* the first signal that came for the run, or 0 */
+    int forced;         /* the exit code where it is not a node's, or 0 */
+    LauncherWriter out;
 } Supervisor;
 
 static bool is_due(gint64 deadline)
@@ -71,10 +70,7 @@ G_GNUC_PRINTF(2, 3) static void tell(Supervisor *supervisor, const char *format,
     va_list arguments;
 
     va_start(arguments, format);
-    line_stream_erase_bar(&supervisor->bar_is_shown, supervisor->waiting[1]);
-    g_string_append(supervisor->waiting[1], "rubato: ");
-    g_string_append_vprintf(supervisor->waiting[1], format, arguments);
-    g_string_append_c(supervisor->waiting[1], '\n');
+    launcher_writer_tell(&supervisor->out, format, arguments);
     va_end(arguments);
 }
 
@@ -327,7 +323,7 @@ static void note_news(Supervisor *supervisor)
 /* Its last news are its own, and not those of its next process. */
 static void finish(Supervisor *supervisor, Child *child)
 {
-    child_finish(child, supervisor->waiting);
+    child_finish(child, supervisor->out.waiting);
     note_news(supervisor);
 }
 
@@ -373,7 +369,7 @@ static char *make_prefix(const Supervisor *supervisor, uint32_t i, int fd)
 /* Starts the process of node i of the plan. False: it cannot be, and why is told. */
 static bool start_child(Supervisor *supervisor, uint32_t i, char **environment)
 {
-    bool *const shown = &supervisor->bar_is_shown;
+    bool *const shown = &supervisor->out.bar_is_shown;
     bool *const bars[] = { isatty(STDOUT_FILENO) ? shown : NULL,
                            isatty(STDERR_FILENO) ? shown : NULL };
     const LaunchNode *const plan = &supervisor->plan->nodes[i];
@@ -506,7 +502,7 @@ static void notice_caller(Supervisor *supervisor, short events)
         return;
     supervisor->lifeline = -1;
     supervisor->forced = 128 + SIGKILL;
-    supervisor->closed[0] = supervisor->closed[1] = true; /* nobody reads them any more */
+    launcher_writer_close(&supervisor->out);
     enter_phase(supervisor, PHASE_KILLING);
 }
 
@@ -533,39 +529,12 @@ static int next_timeout(const Supervisor *supervisor)
 
 static void notice_closed_output(Supervisor *supervisor, int stream)
 {
-    supervisor->closed[stream] = true;
-    if (stream == 1 || supervisor->phase == PHASE_KILLING)
+    if (stream == WRITER_ERROR || supervisor->phase == PHASE_KILLING)
         return;
     tell(supervisor, "nobody reads the output any more; ending every node");
     supervisor->forced = CODE_OUTPUT_CLOSED;
     if (supervisor->phase != PHASE_TERMINATING && any_in_state(supervisor, CHILD_RUNNING))
         enter_phase(supervisor, PHASE_TERMINATING);
-}
-
-/* Writes a piece of the waiting output to a stream that is ready. */
-static void write_piece(Supervisor *supervisor, int stream)
-{
-    GString *waiting = supervisor->waiting[stream];
-    const int fd = stream == 0 ? STDOUT_FILENO : STDERR_FILENO;
-
-    /* A pipe that is ready takes this much without blocking. */
-    const size_t length = MIN(waiting->len - supervisor->written[stream], PIPE_BUF);
-    const ssize_t n = write(fd, waiting->str + supervisor->written[stream], length);
-    if (n >= 0)
-        supervisor->written[stream] += (size_t)n;
-    else if (errno != EINTR && errno != EAGAIN)
-        notice_closed_output(supervisor, stream);
-}
-
-/* Whether there is output left; drops output that is written, or that can never be. */
-static bool has_waiting(Supervisor *supervisor, int stream)
-{
-    if (!supervisor->closed[stream] &&
-        supervisor->written[stream] < supervisor->waiting[stream]->len)
-        return true;
-    g_string_truncate(supervisor->waiting[stream], 0);
-    supervisor->written[stream] = 0;
-    return false;
 }
 
 /* Writes the rest of standard output and standard error, and still handles signals: a reader may be
@@ -575,7 +544,8 @@ static void flush(Supervisor *supervisor)
     gint64 patience = 0; /* once everything is killed, for a reader that reads nothing */
 
     for (;;) {
-        const bool left[] = { has_waiting(supervisor, 0), has_waiting(supervisor, 1) };
+        const bool left[] = { launcher_writer_has_waiting(&supervisor->out, WRITER_OUT),
+                              launcher_writer_has_waiting(&supervisor->out, WRITER_ERROR) };
         if (!left[0] && !left[1])
             return;
 
@@ -592,8 +562,8 @@ static void flush(Supervisor *supervisor)
         if (fds[2].revents != 0)
             take_signals(supervisor);
         for (int stream = 0; stream < 2; stream++)
-            if (fds[stream].revents != 0)
-                write_piece(supervisor, stream);
+            if (fds[stream].revents != 0 && !launcher_writer_write_piece(&supervisor->out, stream))
+                notice_closed_output(supervisor, stream);
         if (fds[0].revents != 0 || fds[1].revents != 0)
             patience = 0;
         else if (!killing)
@@ -601,7 +571,7 @@ static void flush(Supervisor *supervisor)
         else if (patience == 0)
             patience = deadline_in_ms(STUCK_OUTPUT_MS);
         else if (is_due(patience))
-            supervisor->closed[0] = supervisor->closed[1] = true;
+            launcher_writer_close(&supervisor->out);
     }
 }
 
@@ -620,7 +590,7 @@ static void run_once(Supervisor *supervisor, struct pollfd *fds)
         for (nfds_t i = 2; i < n; i++)
             if (fds[i].revents != 0)
                 child_pump(&supervisor->children[(i - 2) / 2], (int)(i % 2),
-                           supervisor->waiting[i % 2]);
+                           supervisor->out.waiting[i % 2]);
         if (fds[0].revents != 0)
             take_signals(supervisor);
     }
@@ -702,8 +672,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     supervisor.children = g_new0(Child, plan->n_nodes);
     supervisor.news = g_array_new(FALSE, FALSE, sizeof(LauncherNews));
     supervisor.known = g_array_new(FALSE, FALSE, sizeof(LauncherNews));
-    supervisor.waiting[0] = g_string_new(NULL);
-    supervisor.waiting[1] = g_string_new(NULL);
+    launcher_writer_init(&supervisor.out);
 
     start_children(&supervisor);
     while (any_in_state(&supervisor, CHILD_RUNNING) || any_in_state(&supervisor, CHILD_ENDING))
@@ -712,7 +681,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
     const LauncherResult result =
         launcher_result(plan, supervisor.children, supervisor.n_children, supervisor.failed);
     tell_end(&supervisor, &result);
-    line_stream_erase_bar(&supervisor.bar_is_shown, supervisor.waiting[1]);
+    line_stream_erase_bar(&supervisor.out.bar_is_shown, supervisor.out.waiting[WRITER_ERROR]);
     flush(&supervisor);
 
     const int code = supervisor.forced != 0 ? supervisor.forced : launcher_result_code(&result);
@@ -720,8 +689,7 @@ int launch_keep(const LaunchPlan *plan, const sigset_t *taken, const sigset_t *b
         child_clear(&supervisor.children[i]);
     g_array_unref(supervisor.news);
     g_array_unref(supervisor.known);
-    g_string_free(supervisor.waiting[0], TRUE);
-    g_string_free(supervisor.waiting[1], TRUE);
+    launcher_writer_clear(&supervisor.out);
     g_free(supervisor.children);
     close(supervisor.signals);
     return code;
