@@ -499,9 +499,9 @@ static char *batch_size_text(const AppProgram *program)
     return g_string_free(text, FALSE);
 }
 
-static GOptionContext *context_new(const AppProgram *program, Flags *flags)
+static void add_model_flags(GOptionContext *context, Flags *flags)
 {
-    const GOptionEntry shared[] = {
+    const GOptionEntry entries[] = {
         { "model", 'm', 0, G_OPTION_ARG_STRING, &flags->model,
           "Consistency: asp, bsp (default), ssp, sparse_ssp, or a plug-in's", "NAME" },
         { "plugin", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &flags->plugins,
@@ -514,6 +514,15 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Parts of each table (default one for each server thread)", "N" },
         { "replicas", 0, 0, G_OPTION_ARG_INT, &flags->replicas,
           "Copies of each part on other nodes (default 0)", "N" },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+static void add_training_flags(GOptionContext *context, Flags *flags)
+{
+    const GOptionEntry entries[] = {
         { "epochs", 'e', 0, G_OPTION_ARG_INT, &flags->epochs, "Passes over the data", "N" },
         { "batch-size", 'b', 0, G_OPTION_ARG_INT, &flags->batch_size,
           "Rows of a step, over all workers together", "N" },
@@ -521,6 +530,17 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Length of the first steps; later ones are shorter", "X" },
         { "seed", 0, 0, G_OPTION_ARG_INT64, &flags->seed,
           "Of the order of the rows, and of stragglers (default 1)", "N" },
+        { "straggler", 0, 0, G_OPTION_ARG_STRING, &flags->straggler,
+          "Let workers sleep MS before a step, with this probability", "PROBABILITY:MS" },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+static void add_result_flags(GOptionContext *context, Flags *flags)
+{
+    const GOptionEntry entries[] = {
         { "json", 0, 0, G_OPTION_ARG_FILENAME, &flags->json,
           "Write the result as JSON to FILE, - for standard output", "FILE" },
         { "save", 0, 0, G_OPTION_ARG_FILENAME, &flags->save,
@@ -533,6 +553,15 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
           "Write the predictions to FILE (default -, standard output)", "FILE" },
         { "plot", 0, 0, G_OPTION_ARG_FILENAME, &flags->plot,
           "Draw loss and metric over time as SVG; needs gnuplot", "FILE" },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+static void add_snapshot_flags(GOptionContext *context, Flags *flags)
+{
+    const GOptionEntry entries[] = {
         { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &flags->checkpoint,
           "Take snapshots between epochs into the directory DIR", "DIR" },
         { "checkpoint-every", 0, 0, G_OPTION_ARG_STRING, &flags->checkpoint_every,
@@ -546,19 +575,35 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
         { "resume", 0, 0, G_OPTION_ARG_NONE, &flags->resume,
           "Go on from the newest good snapshot in it, if there is one", NULL },
         { "stream", 0, 0, G_OPTION_ARG_STRING, &flags->stream,
-          "Stream the model out while it is trained, to file:DIR", "URI" },
+          "Stream the model out while it is trained: file:DIR, or zmq:...", "URI" },
         { "stream-every", 0, 0, G_OPTION_ARG_STRING, &flags->stream_every,
           "... a version each so many seconds (default 1s) or clocks (100c)", "N" },
         { "stream-packing", 0, 0, G_OPTION_ARG_STRING, &flags->stream_packing,
           "... packed: none (default), zstd, or values rounded: bf16, 8bit", "HOW" },
-        { "straggler", 0, 0, G_OPTION_ARG_STRING, &flags->straggler,
-          "Let workers sleep MS before a step, with this probability", "PROBABILITY:MS" },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+static void add_limit_flags(GOptionContext *context, Flags *flags)
+{
+    const GOptionEntry entries[] = {
         { "time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &flags->time_limit,
           "Stop training after so many seconds", "SECONDS" },
         { "target-loss", 0, 0, G_OPTION_ARG_STRING, &flags->target_loss,
           "Stop training when its smoothed loss is down to X", "X" },
         { "keep-going", 0, 0, G_OPTION_ARG_NONE, &flags->keep_going,
           "Train on when the loss is no number any more", NULL },
+        G_OPTION_ENTRY_NULL,
+    };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+static void add_place_flags(GOptionContext *context, Flags *flags)
+{
+    const GOptionEntry entries[] = {
         { "cluster", 0, 0, G_OPTION_ARG_FILENAME, &flags->cluster,
           "Be a node of the cluster in FILE (or RUBATO_CLUSTER)", "FILE" },
         { "node", 0, 0, G_OPTION_ARG_INT, &flags->node, "Which of its nodes (or RUBATO_NODE)",
@@ -574,6 +619,12 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
         { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_STRING_ARRAY, &flags->rest, NULL, NULL },
         G_OPTION_ENTRY_NULL,
     };
+
+    g_option_context_add_main_entries(context, entries, NULL);
+}
+
+static GOptionContext *context_new(const AppProgram *program, Flags *flags)
+{
     GOptionContext *context = g_option_context_new(NULL);
 
     g_autofree char *rate = program->learning_rate > 0
@@ -590,7 +641,12 @@ static GOptionContext *context_new(const AppProgram *program, Flags *flags)
         g_option_context_add_main_entries(context, program->options, NULL);
     if (program->data != NULL)
         app_data_add_flags(context, &flags->data);
-    g_option_context_add_main_entries(context, shared, NULL);
+    add_model_flags(context, flags);
+    add_training_flags(context, flags);
+    add_result_flags(context, flags);
+    add_snapshot_flags(context, flags);
+    add_limit_flags(context, flags);
+    add_place_flags(context, flags);
     return context;
 }
 
