@@ -17,7 +17,7 @@
 #include "tests/support/runner.h"
 #include "tests/support/sim/sim_seeds.h"
 
-#define DEFAULT_SEEDS 2400
+#define DEFAULT_SEEDS 1600
 #define SLOW_SEEDS 160 /* without optimisation, or with a sanitizer */
 #define N_BATCHES 8
 
