@@ -7,7 +7,17 @@
 
 #include "engine/control/long_handlers.h"
 #include "engine/control/node_messages.h"
+#include "engine/scheduler/data/scheduler_data.h"
+#include "engine/scheduler/journal/scheduler_resume.h"
+#include "engine/scheduler/recovery/scheduler_drain.h"
+#include "engine/scheduler/recovery/scheduler_recovery.h"
+#include "engine/scheduler/rendezvous/scheduler_rendezvous.h"
+#include "engine/scheduler/scheduler_collective.h"
+#include "engine/scheduler/scheduler_snapshot.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
+#include "engine/scheduler/scheduler_waits.h"
+#include "engine/scheduler/tensors/scheduler_tensors.h"
 
 /* ---- what each kind carries ---- */
 

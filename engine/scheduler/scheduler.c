@@ -9,7 +9,19 @@
  * cancelled with it, and collective calls fail with it from then on.
  *
  * Runs on the one thread that its owner chooses. */
+#include "engine/scheduler/data/scheduler_kept.h"
+#include "engine/scheduler/journal/scheduler_as_bytes.h"
+#include "engine/scheduler/journal/scheduler_record.h"
+#include "engine/scheduler/recovery/scheduler_admission.h"
+#include "engine/scheduler/recovery/scheduler_drain.h"
+#include "engine/scheduler/recovery/scheduler_recovery.h"
+#include "engine/scheduler/rendezvous/scheduler_rendezvous.h"
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/scheduler_collective.h"
+#include "engine/scheduler/scheduler_past.h"
+#include "engine/scheduler/scheduler_snapshot.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
 
 #include <assert.h>
 

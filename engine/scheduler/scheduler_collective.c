@@ -15,8 +15,14 @@
  * Part maps are numbered here. All tables share the numbers.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_collective.h"
 #include "engine/control/told_move.h"
+#include "engine/scheduler/data/scheduler_data.h"
+#include "engine/scheduler/recovery/scheduler_admission.h"
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/scheduler_past.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
 
 #include <assert.h>
 #include <string.h>

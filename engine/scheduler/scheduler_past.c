@@ -7,6 +7,8 @@
  * hears so at its first call.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_past.h"
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
 
 #include <string.h>

@@ -29,6 +29,8 @@
  * nothing and holds no worker.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_waits.h"
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
 
 #include "engine/collectives/negotiation/tensor_asked.h"

@@ -8,7 +8,11 @@
  * numbers.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/data/scheduler_data.h"
+#include "engine/scheduler/data/scheduler_kept.h"
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/tensors/scheduler_tensors.h"
 
 #include <string.h>
 

@@ -27,6 +27,9 @@
 #include <string.h>
 
 #include "engine/control/told_task.h"
+#include "engine/scheduler/data/scheduler_kept.h"
+#include "engine/scheduler/journal/scheduler_record.h"
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "engine/snapshot/snapshot_text.h"
 

@@ -15,6 +15,7 @@
  * zero byte.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/journal/scheduler_record.h"
 #include "engine/control/control_messages.h"
 #include "engine/scheduler/scheduler_state.h"
 

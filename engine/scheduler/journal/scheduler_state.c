@@ -7,6 +7,15 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/data/scheduler_kept.h"
+#include "engine/scheduler/journal/scheduler_as_bytes.h"
+#include "engine/scheduler/journal/scheduler_record.h"
+#include "engine/scheduler/recovery/scheduler_drain.h"
+#include "engine/scheduler/recovery/scheduler_recovery.h"
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/scheduler_collective.h"
+#include "engine/scheduler/scheduler_snapshot.h"
+#include "engine/scheduler/scheduler_task.h"
 
 static void walk_held(StateWalk *walk, SchedulerNode *node)
 {

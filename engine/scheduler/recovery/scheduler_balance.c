@@ -2,6 +2,8 @@
  * nothing else is under way (scheduler_recovery.c).
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/recovery/scheduler_admission.h"
+#include "engine/scheduler/recovery/scheduler_recovery.h"
 #include "engine/scheduler/recovery/scheduler_recovery_private.h"
 
 /* The next node that is to be planned for. False: there is none. */

@@ -24,7 +24,12 @@
  * JOIN; its second one begins where a drain would, and has no asker.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/recovery/scheduler_drain.h"
+#include "engine/scheduler/recovery/scheduler_recovery.h"
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/scheduler_collective.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* What the scheduler knows of parts, as bytes: see scheduler_state.c.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/recovery/scheduler_recovery.h"
 #include "engine/scheduler/recovery/scheduler_recovery_private.h"
 
 void recovery_note_index(Recovery *recovery, const Found *found, guint at)

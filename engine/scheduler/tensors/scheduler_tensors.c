@@ -20,6 +20,8 @@
  * Runs as scheduler.h says. */
 #include <string.h>
 
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/tensors/scheduler_tensors.h"
 #include "engine/scheduler/tensors/scheduler_tensors_private.h"
 
 /* Of verdicts in a message: less than it may have, by more than one verdict. */

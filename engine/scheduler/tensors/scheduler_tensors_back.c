@@ -2,6 +2,7 @@
  * scheduler_tensors.c.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/tensors/scheduler_tensors_private.h"
 
 /* Of lines in a message: less than it may have, by more than one line. */

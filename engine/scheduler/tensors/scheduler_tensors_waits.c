@@ -2,6 +2,8 @@
  * node that does not wait for that one, of another one that it waits for.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/tensors/scheduler_tensors.h"
 #include "engine/scheduler/tensors/scheduler_tensors_private.h"
 
 enum { MOST_LOOKS = 256 }; /* at names, before it says who waits for whom */

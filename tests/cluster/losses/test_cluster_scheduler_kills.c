@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "engine/join/journal_file.h"
+#include "engine/scheduler/recovery/scheduler_recovery.h"
+#include "engine/scheduler/scheduler_collective.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/cluster/program_run.h"

@@ -11,7 +11,9 @@
  * What workers do is in tests/support/collectives/tensor_workers.c, what must become of it in
  * tensor_world.c. One thread. */
 #include "engine/collectives/flow/tensor_flow_private.h"
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
 #include "tests/support/collectives/tensor_workers.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/runner.h"

@@ -1,5 +1,6 @@
 /* The scheduler: collective calls, one process, answers from inside a callback. */
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
 
 #include "tests/support/runner.h"
 #include "tests/support/scheduler/scheduler_fixture.h"

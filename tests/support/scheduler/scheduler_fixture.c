@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/scheduler/journal/scheduler_as_bytes.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
 
 #include "tests/support/runner.h"
 

@@ -13,6 +13,7 @@
 
 #include "engine/control/control_messages.h"
 #include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/scheduler_task.h"
 #include "tests/support/runner.h"
 #include "tests/support/scheduler/scheduler_fixture.h"
 #include "tests/support/scheduler/scheduler_steps.h"

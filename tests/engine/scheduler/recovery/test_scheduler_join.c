@@ -1,5 +1,7 @@
 /* The scheduler: another process takes the place of a lost node, in a run whose tables have
  * replicas. */
+#include "engine/scheduler/recovery/scheduler_recovery.h"
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "tests/support/runner.h"
 #include "tests/support/scheduler/join_fixture.h"

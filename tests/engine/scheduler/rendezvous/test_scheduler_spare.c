@@ -1,6 +1,7 @@
 /* The scheduler: a run begins without its spare node, and a process joins as it later.
  *
  * docs/replication.md: A node that was not there. */
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
 #include "tests/support/runner.h"
 #include "tests/support/scheduler/join_fixture.h"
