@@ -11,6 +11,7 @@
 #include "engine/server/replicas/server_copied.h"
 #include "engine/server/replicas/server_copies.h"
 #include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_inputs.h"
 #include "engine/server/replicas/server_replicas.h"
 #include "engine/server/request_ops.h"
 #include "engine/server/server_private.h"

@@ -9,6 +9,7 @@
  *   server_parts.c   parts that move
  *   moving_part.c    the state of a part, sent to another node
  *   server_feed.c    a part with replicas, on its primary
+ *   server_inputs.c  what that passes on
  *   server_replicas.c  a replica
  *   server_calls.c   calls of handlers that write, on a part with replicas
  *   server_promote.c  a replica becomes the primary, and what others do then

@@ -2,6 +2,7 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_inputs.h"
 #include "engine/server/replicas/server_replicas.h"
 #include "engine/server/server_parts.h"
 #include "engine/server/server_private.h"

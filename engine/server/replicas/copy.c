@@ -9,6 +9,7 @@
 #include "engine/server/replicas/server_answers.h"
 #include "engine/server/replicas/server_calls.h"
 #include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_inputs.h"
 #include "engine/server/request_ops.h"
 #include "io/net/handler_call.h"
 #include "models/handlers/call_records.h"

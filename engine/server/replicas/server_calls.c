@@ -30,6 +30,8 @@
  * Thread: the server's owner. */
 #include "engine/server/replicas/server_calls.h"
 
+#include "engine/server/replicas/server_inputs.h"
+
 #include <string.h>
 
 #include "engine/server/request_ops.h"

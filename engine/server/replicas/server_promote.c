@@ -13,6 +13,7 @@
 #include "engine/server/replicas/server_copies.h"
 #include "engine/server/replicas/server_feed.h"
 #include "engine/server/replicas/server_handover.h"
+#include "engine/server/replicas/server_inputs.h"
 #include "engine/server/replicas/server_replicas.h"
 
 void server_leave_node(Server *server, uint32_t node)

@@ -16,6 +16,7 @@
 #include "engine/server/replicas/server_answers.h"
 #include "engine/server/replicas/server_calls.h"
 #include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_inputs.h"
 #include "engine/server/request_ops.h"
 
 Replica *replica_new(const Server *server, uint32_t table, uint32_t part, uint32_t primary,

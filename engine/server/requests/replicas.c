@@ -1,6 +1,6 @@
 /* Messages between the primary of a part and its replicas. They are no requests of workers:
- * server_feed.c and server_replicas.c handle them. And the request by which a worker begins to
- * repeat what a lost one had sent to a part, which server_feed.c handles, too.
+ * server_feed.c, server_inputs.c and server_replicas.c handle them. And the request by which a
+ * worker begins to repeat what a lost one had sent to a part, which server_inputs.c handles, too.
  *
  * Thread: the server's owner. */
 #include "engine/server/request_ops.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/server/replicas/server_feed.h"
+#include "engine/server/replicas/server_inputs.h"
 #include "tests/support/runner.h"
 
 START_TEST(an_answer_waits_until_every_replica_has_what_it_shows)
