@@ -9,6 +9,11 @@
  * cancelled with it, and collective calls fail with it from then on.
  *
  * Runs on the one thread that its owner chooses. */
+#include "engine/scheduler/scheduler_state.h"
+
+#include <assert.h>
+
+#include "engine/control/control_messages.h"
 #include "engine/scheduler/data/scheduler_kept.h"
 #include "engine/scheduler/journal/scheduler_as_bytes.h"
 #include "engine/scheduler/journal/scheduler_record.h"
@@ -20,12 +25,7 @@
 #include "engine/scheduler/scheduler_collective.h"
 #include "engine/scheduler/scheduler_past.h"
 #include "engine/scheduler/scheduler_snapshot.h"
-#include "engine/scheduler/scheduler_state.h"
 #include "engine/scheduler/scheduler_task.h"
-
-#include <assert.h>
-
-#include "engine/control/control_messages.h"
 
 Scheduler *scheduler_new(const SchedulerConfig *config, const SchedulerOutput *output, void *user)
 {

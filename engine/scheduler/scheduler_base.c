@@ -4,9 +4,9 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_base.h"
+
 #include "engine/control/control_messages.h"
 #include "engine/scheduler/journal/scheduler_record.h"
-#include "engine/scheduler/scheduler_state.h"
 
 #define NOBODY UINT32_MAX  /* an Outgoing that is a greeting */
 #define MAX_NODES_NAMED 8u /* in one message */

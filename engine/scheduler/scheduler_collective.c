@@ -16,16 +16,16 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_collective.h"
+
+#include <assert.h>
+#include <string.h>
+
 #include "engine/control/told_move.h"
 #include "engine/scheduler/data/scheduler_data.h"
 #include "engine/scheduler/recovery/scheduler_admission.h"
 #include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_past.h"
-#include "engine/scheduler/scheduler_state.h"
 #include "engine/scheduler/scheduler_task.h"
-
-#include <assert.h>
-#include <string.h>
 
 #define ARGUMENTS_SHOWN 600 /* bytes of each side's arguments in a message */
 #define FIELD_SEPARATOR ", "

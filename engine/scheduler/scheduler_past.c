@@ -8,10 +8,10 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_past.h"
-#include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/scheduler_state.h"
 
 #include <string.h>
+
+#include "engine/scheduler/scheduler_base.h"
 
 #define MOST_CALLS (1u << 18)
 #define MOST_BYTES ((size_t)16 << 20)

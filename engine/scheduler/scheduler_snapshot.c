@@ -22,14 +22,14 @@
  * whole. None begins before the node has joined again as that of the next process.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/scheduler_snapshot.h"
+
 #include <string.h>
 
 #include "engine/scheduler/data/scheduler_data.h"
 #include "engine/scheduler/recovery/scheduler_admission.h"
 #include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_collective.h"
-#include "engine/scheduler/scheduler_snapshot.h"
-#include "engine/scheduler/scheduler_state.h"
 #include "engine/scheduler/scheduler_task.h"
 
 #define TASK_HAS_ENDED "its task has ended"

@@ -2,13 +2,13 @@
  * before the next one comes. So a node is never lost here and waited for there.
  *
  * Runs as scheduler.h says. */
-#include "engine/scheduler/data/scheduler_data.h"
-#include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_state.h"
-#include "engine/scheduler/scheduler_task.h"
 
 #include <string.h>
 
+#include "engine/scheduler/data/scheduler_data.h"
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/scheduler_task.h"
 #include "engine/task/status_parts.h"
 
 static const char *state_of(const Scheduler *scheduler, const SchedulerNode *node)

@@ -23,19 +23,18 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_task.h"
-#include "engine/scheduler/data/scheduler_data.h"
-#include "engine/scheduler/data/scheduler_kept.h"
-#include "engine/scheduler/journal/scheduler_record.h"
-#include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/scheduler_past.h"
-#include "engine/scheduler/scheduler_state.h"
-#include "engine/scheduler/scheduler_waits.h"
-#include "engine/scheduler/tensors/scheduler_tensors.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "engine/control/told_task.h"
+#include "engine/scheduler/data/scheduler_data.h"
+#include "engine/scheduler/data/scheduler_kept.h"
+#include "engine/scheduler/journal/scheduler_record.h"
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/scheduler_past.h"
+#include "engine/scheduler/scheduler_waits.h"
+#include "engine/scheduler/tensors/scheduler_tensors.h"
 
 #define AWAITS_WORKERS                                                                    \
     "there is no snapshot yet: a task of which it would keep what its workers have read " \

@@ -30,10 +30,9 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_waits.h"
-#include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/scheduler_state.h"
 
 #include "engine/collectives/negotiation/tensor_asked.h"
+#include "engine/scheduler/scheduler_base.h"
 #include "engine/task/wait_text.h"
 
 typedef struct {

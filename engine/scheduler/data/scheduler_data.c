@@ -9,15 +9,14 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/data/scheduler_data.h"
-#include "engine/scheduler/data/scheduler_kept.h"
-#include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/scheduler_state.h"
-#include "engine/scheduler/tensors/scheduler_tensors.h"
 
 #include <string.h>
 
 #include "engine/scheduler/data/block_dispatcher.h"
 #include "engine/scheduler/data/dealt_blocks.h"
+#include "engine/scheduler/data/scheduler_kept.h"
+#include "engine/scheduler/scheduler_base.h"
+#include "engine/scheduler/tensors/scheduler_tensors.h"
 #include "engine/task/block_ticket_codec.h"
 #include "engine/task/status_parts.h"
 

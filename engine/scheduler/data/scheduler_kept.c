@@ -24,13 +24,13 @@
  * is not dealt again. So from then on there is no snapshot of such a table while the task runs.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/data/scheduler_kept.h"
+
 #include <string.h>
 
 #include "engine/control/told_task.h"
-#include "engine/scheduler/data/scheduler_kept.h"
 #include "engine/scheduler/journal/scheduler_record.h"
 #include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/scheduler_state.h"
 #include "engine/snapshot/snapshot_text.h"
 
 #define READS "reads " /* the first line: what the nodes say of the reader */

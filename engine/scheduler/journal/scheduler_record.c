@@ -16,10 +16,10 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/journal/scheduler_record.h"
-#include "engine/control/control_messages.h"
-#include "engine/scheduler/scheduler_state.h"
 
 #include <string.h>
+
+#include "engine/control/control_messages.h"
 
 enum { HEAD_BYTES = 1 + 2 + 4 + 8 + 8 };
 

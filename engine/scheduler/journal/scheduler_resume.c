@@ -18,17 +18,17 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/journal/scheduler_resume.h"
+
+#include <assert.h>
+#include <string.h>
+
 #include "engine/control/control_messages.h"
 #include "engine/scheduler/journal/scheduler_as_bytes.h"
 #include "engine/scheduler/journal/scheduler_record.h"
 #include "engine/scheduler/recovery/scheduler_admission.h"
 #include "engine/scheduler/rendezvous/scheduler_rendezvous.h"
 #include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/scheduler_state.h"
 #include "engine/scheduler/scheduler_task.h"
-
-#include <assert.h>
-#include <string.h>
 
 /* ---- the journal ---- */
 

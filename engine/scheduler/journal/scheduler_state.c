@@ -7,6 +7,7 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/scheduler_state.h"
+
 #include "engine/scheduler/data/scheduler_kept.h"
 #include "engine/scheduler/journal/scheduler_as_bytes.h"
 #include "engine/scheduler/journal/scheduler_record.h"

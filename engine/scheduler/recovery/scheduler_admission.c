@@ -7,9 +7,9 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/recovery/scheduler_admission.h"
+
 #include "engine/scheduler/journal/scheduler_record.h"
 #include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/scheduler_state.h"
 
 /* What two processes send one another is counted from this times a number that no earlier pair of
  * processes had. It is more than any of them sends. */

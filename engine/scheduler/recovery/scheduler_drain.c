@@ -25,13 +25,13 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/recovery/scheduler_drain.h"
+
+#include <string.h>
+
 #include "engine/scheduler/recovery/scheduler_recovery.h"
 #include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_collective.h"
-#include "engine/scheduler/scheduler_state.h"
 #include "engine/scheduler/scheduler_task.h"
-
-#include <string.h>
 
 /* The sender of a greeting has no number. */
 #define OUTSIDE UINT32_MAX

@@ -32,13 +32,14 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/recovery/scheduler_recovery.h"
+
+#include <string.h>
+
 #include "engine/control/place_text.h"
 #include "engine/scheduler/recovery/scheduler_admission.h"
 #include "engine/scheduler/recovery/scheduler_recovery_private.h"
 #include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_collective.h"
-
-#include <string.h>
 
 #define MOST_PLANS 4
 

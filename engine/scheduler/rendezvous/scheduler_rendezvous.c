@@ -10,18 +10,17 @@
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/rendezvous/scheduler_rendezvous.h"
+
+#include <assert.h>
+#include <string.h>
+
 #include "engine/scheduler/journal/scheduler_record.h"
 #include "engine/scheduler/recovery/scheduler_admission.h"
 #include "engine/scheduler/recovery/scheduler_recovery.h"
 #include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/scheduler_collective.h"
 #include "engine/scheduler/scheduler_snapshot.h"
-#include "engine/scheduler/scheduler_state.h"
-
 #include "models/registry.h"
-
-#include <assert.h>
-#include <string.h>
 
 #define DIGEST_SHOWN 12 /* digits: enough to tell two files apart */
 

@@ -18,10 +18,11 @@
  * Meanwhile nothing is decided in its sets, because its workers have not asked.
  *
  * Runs as scheduler.h says. */
+#include "engine/scheduler/tensors/scheduler_tensors.h"
+
 #include <string.h>
 
 #include "engine/scheduler/scheduler_base.h"
-#include "engine/scheduler/tensors/scheduler_tensors.h"
 #include "engine/scheduler/tensors/scheduler_tensors_private.h"
 
 /* Of verdicts in a message: less than it may have, by more than one verdict. */

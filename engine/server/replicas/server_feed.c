@@ -16,9 +16,10 @@
  *
  * Thread: the server's owner. */
 #include "engine/server/replicas/server_feed.h"
-#include "engine/server/replicas/server_inputs.h"
 
 #include <string.h>
+
+#include "engine/server/replicas/server_inputs.h"
 
 /* An answer that waits for replicas. */
 typedef struct {
