@@ -19,7 +19,7 @@
 #include "engine/server/replicas/server_copied.h"
 #include "engine/server/replicas/server_copies.h"
 #include "engine/server/replicas/server_feed.h"
-#include "engine/snapshot/ready_memory.h"
+#include "engine/parts/ready_memory.h"
 #include "engine/task/task_run.h"
 #include "models/shard/shard.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/engine_private.h"
-#include "engine/snapshot/ready_memory.h"
+#include "engine/parts/ready_memory.h"
 #include "engine/snapshot/restore_admission.h"
 #include "io/store/snapshot.h"
 #include "models/spec.h"

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/snapshot/ready_memory.h"
+#include "engine/parts/ready_memory.h"
 #include "io/net/processors.h"
 #include "models/shard/shard.h"
 #include "tests/support/engine/engine_fixture.h"

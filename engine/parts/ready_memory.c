@@ -1,7 +1,7 @@
 /* Where the rows lie is asked as the owner of each server. The thread then only names memory to the
  * kernel, and reads and writes none: so nothing happens if a part's memory goes meanwhile, because
  * its node counts as lost. */
-#include "engine/snapshot/ready_memory.h"
+#include "engine/parts/ready_memory.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -3,11 +3,12 @@
  * The rows of a new table of zeros have no memory yet: the kernel clears each page at its first
  * write, which takes longer than reading the page's rows. So while rows of a snapshot are read, a
  * thread has the kernel do so from the last row on, towards the thread that fills them from the
- * first one on. Memory that is there already stays as it is.
+ * first one on. Memory that is there already stays as it is. A replica of a part gets its memory
+ * before its rows come, too.
  *
  * Threads: start and stop belong to one thread; fill: the shard's owner. */
-#ifndef RUBATO_ENGINE_SNAPSHOT_READY_MEMORY_H
-#define RUBATO_ENGINE_SNAPSHOT_READY_MEMORY_H
+#ifndef RUBATO_ENGINE_PARTS_READY_MEMORY_H
+#define RUBATO_ENGINE_PARTS_READY_MEMORY_H
 
 #include "engine/engine_private.h"
 
