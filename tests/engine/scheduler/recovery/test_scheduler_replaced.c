@@ -566,6 +566,40 @@ START_TEST(a_task_does_not_wait_for_workers_that_had_ended)
 }
 END_TEST
 
+/* Those that live are told the step next; they do it. */
+static void others_do_step(uint64_t number, ControlStep step)
+{
+    for (uint32_t i = 0; i < N_NODES; i += 2) {
+        ck_assert_uint_eq(expect(i, CONTROL_SNAPSHOT_STEP)->snapshot.step, step);
+        say(i, (Control){ .kind = CONTROL_SNAPSHOT_DONE,
+                          .snapshot = { .number = number, .step = step } });
+    }
+}
+
+/* Where Adds are applied by their clock, the node alone knew which of its rows are in no table yet.
+ * _i: whether rows are in a cut by their clock. */
+START_TEST(no_snapshot_goes_by_clocks_once_ended_workers_are_lost)
+{
+    const bool by_clock = _i == 1;
+    const uint32_t epoch = begin_task();
+
+    for (uint32_t i = 0; i < N_NODES; i++)
+        open_reader(i, epoch, "rows");
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    say(GONE, want(GONE, epoch, 0, "f0 0 0 0\n"));
+    arrive(GONE, epoch, CONTROL_NO_ROUND);
+    lose_and_go_on(2);
+    ask_for_snapshot(1);
+    others_do_step(1, CONTROL_STEP_PREPARE);
+    others_do_step(1, CONTROL_STEP_CLOSE);
+    say(0, want(0, epoch, 0, by_clock ? "k0 0 0 0\n" : "c0 0 0 0\n"));
+    others_do_step(1, CONTROL_STEP_CUT);
+    others_do_step(1, by_clock ? CONTROL_STEP_FORGET : CONTROL_STEP_WRITE);
+    if (by_clock)
+        expect_snapshot(1, "a node was lost whose workers had ended, and nobody knows which");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("scheduler_replaced");
@@ -586,6 +620,7 @@ int main(void)
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_read_again);
     tcase_add_test(cases, snapshots_without_a_table_of_the_task_do_not_wait_for_lost_workers);
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_asked_again);
+    tcase_add_loop_test(cases, no_snapshot_goes_by_clocks_once_ended_workers_are_lost, 0, 2);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
