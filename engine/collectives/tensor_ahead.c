@@ -30,6 +30,7 @@
 
 #include "engine/collectives/tensor_exchange_private.h"
 #include "engine/collectives/work/tensor_fetch.h"
+#include "engine/collectives/work/tensor_stream.h"
 
 /* The first slot of those that are told; TENSOR_NO_SLOT: there is none. */
 static uint32_t first_told(const TensorBits *bits)
@@ -137,10 +138,10 @@ static bool make_values(Messages *messages, uint32_t node, const TensorAhead *ah
         made.message = exchange->links->carrier.new_message(exchange->user, node, &message, &bytes);
         if (made.message == NULL)
             return false;
-        if (ahead->fetched == NULL)
-            memcpy(bytes, ahead->bytes, ahead->n_bytes);
-        else
-            tensor_copy_fetching(bytes, ahead->bytes, ahead->n_bytes, ahead->fetched);
+        const size_t n = MIN(ahead->n_fetched, ahead->n_bytes);
+
+        tensor_copy_fetching(bytes, ahead->bytes, n, ahead->fetched);
+        tensor_stream_near((uint8_t *)bytes + n, ahead->bytes + n, ahead->n_bytes - n);
     }
     if (messages->first_message == NULL) {
         messages->first = *ahead;

@@ -77,6 +77,11 @@ static bool has_rounds(const TensorExchange *exchange)
            exchange->links->always_receives(exchange->user);
 }
 
+bool tensor_exchange_is_linked(const TensorExchange *exchange)
+{
+    return exchange->links != NULL;
+}
+
 void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user)
 {
     exchange->links = links;

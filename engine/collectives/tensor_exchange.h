@@ -124,6 +124,9 @@ TensorExchange *tensor_exchange_new(const TensorPlace *place);
 /* Before workers begin, if some are on other nodes. */
 void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user);
 
+/* Whether some are. Any thread. */
+bool tensor_exchange_is_linked(const TensorExchange *exchange);
+
 /* Tells the coordinator that this node has workers in the place of lost ones, and waits until it
  * has said how things stand, or the task is cancelled. Linked, and before workers begin. The thread
  * of the engine's calls. */

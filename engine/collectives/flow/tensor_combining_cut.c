@@ -119,10 +119,14 @@ static void find_share(const TensorFlowPlan *plan, const TensorPart *part, uint3
     ahead->place = segments.first_chunk[to];
     ahead->bytes = (const uint8_t *)part->input + begin * size;
     ahead->n_bytes = (segments.ends[to] - begin) * size;
-    /* of its own segment a reduce_scatter reads the input next, and writes less than that */
-    ahead->fetched = part->request.operation == TENSOR_REDUCE_SCATTER
-                         ? (const uint8_t *)part->input + own * size
-                         : (const uint8_t *)part->output + begin * size;
+    if (part->request.operation == TENSOR_REDUCE_SCATTER) {
+        /* of its own segment it reads the input next, and writes less than that */
+        ahead->fetched = (const uint8_t *)part->input + own * size;
+        ahead->n_fetched = (segments.ends[plan->self] - own) * size;
+    } else {
+        ahead->fetched = (const uint8_t *)part->output + begin * size;
+        ahead->n_fetched = ahead->n_bytes;
+    }
     tensor_segments_clear(&segments);
 }
 
@@ -138,7 +142,8 @@ bool combining_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead
     *ahead = (TensorAhead){ .kind = TENSOR_MESSAGE_PART,
                             .bytes = part->input,
                             .n_bytes = combining_values_ahead(request) * size,
-                            .fetched = is_large ? NULL : part->output };
+                            .fetched = part->output,
+                            .n_fetched = is_large || part->output == NULL ? 0 : n_bytes };
     if (n_bytes == 0 || !sends_input(request) ||
         (is_large && (request->operation != TENSOR_BROADCAST || !tensor_flow_is_first_ahead(plan))))
         return false;

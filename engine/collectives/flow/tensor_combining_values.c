@@ -111,7 +111,7 @@ void combining_copy_out(const TensorFlow *flow, uint64_t begin_value, const void
             else if (streams)
                 tensor_stream(run.outputs[i] + run.offset, from, run.n * it->size);
             else
-                memcpy(run.outputs[i] + run.offset, from, run.n * it->size);
+                tensor_stream_near(run.outputs[i] + run.offset, from, run.n * it->size);
     } while (next_run(flow, begin_value, end_value, &run));
     if (streams)
         tensor_stream_end();
@@ -143,7 +143,7 @@ static void make_run(const TensorCombining *it, const Run *run, void *const *out
         tensor_reduce(&it->first, inputs, it->n_inputs, outputs, n_outputs, 0, run->n, 0);
     else
         for (uint32_t i = 0; i < n_outputs; i++)
-            memcpy(outputs[i], inputs[0], run->n * it->size);
+            tensor_stream_near(outputs[i], inputs[0], run->n * it->size);
 }
 
 /* The same as halves. */

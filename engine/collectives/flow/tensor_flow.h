@@ -163,7 +163,8 @@ typedef struct {
     const uint8_t *bytes;
     size_t n_bytes; /* 0: that node gets none */
 
-    const uint8_t *fetched; /* as many bytes that are soon read or written; NULL: there are none */
+    const uint8_t *fetched; /* bytes that are soon read or written */
+    size_t n_fetched;       /* 0: there are none */
     uint64_t n_rows;        /* where *sizes may be: the struct stays where it is */
 } TensorAhead;
 

@@ -87,33 +87,46 @@ static void begin(TensorFlow *flow)
     flow->n_left += it->n_to_copy + !it->is_sized + 1; /* its own SIZES, and the arrays */
 }
 
-/* The first piece for a node. It is one place of the input, where rows lie as workers follow one
- * another. */
-bool gathering_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead)
+/* Of an alltoall of the node's only worker: the rows for workers of a node, which lie in the input
+ * as these follow one another. NULL: there are none. */
+static const uint8_t *rows_for(const TensorFlowPlan *plan, uint32_t node, uint64_t *n_bytes)
 {
     const TensorPart *const part = plan->parts[0];
     const uint64_t row_bytes = tensor_request_row_bytes(&part->request);
+    const uint32_t first = plan->first_ranks[node], end = first + plan->n_ranks_of[node];
+    uint64_t before = 0, n = 0;
+
+    for (uint32_t rank = 0; rank < end; rank++)
+        *(rank < first ? &before : &n) += part->splits[rank];
+    *n_bytes = n * row_bytes;
+    return n == 0 ? NULL : (const uint8_t *)part->input + before * row_bytes;
+}
+
+/* The first piece for a node. */
+bool gathering_ahead(const TensorFlowPlan *plan, uint32_t to, TensorAhead *ahead)
+{
+    const TensorPart *const part = plan->parts[0];
+    const uint64_t n_rows = tensor_request_rows(&part->request);
+    const uint64_t n_bytes = n_rows * tensor_request_row_bytes(&part->request);
+    const uint64_t n_others = plan->n_nodes - 1;
     const bool is_alltoall = part->request.operation == TENSOR_ALLTOALL;
-    uint64_t n_rows = tensor_request_rows(&part->request), before = 0;
-    const uint64_t n_bytes = n_rows * row_bytes, n_others = plan->n_nodes - 1;
+    const bool is_large = n_bytes > TENSOR_AHEAD_BYTES;
     const uint64_t n_copied = is_alltoall ? MIN(n_bytes, n_others * TENSOR_AHEAD_BYTES)
                                           : n_others * MIN(n_bytes, TENSOR_AHEAD_BYTES);
+    uint64_t n_there = n_bytes, n_own;
 
     *ahead = (TensorAhead){ .kind = TENSOR_MESSAGE_ROWS, .n_rows = n_rows };
     if (n_copied > MOST_COPIED_BYTES || plan->n_ranks > PIECE_SIZES ||
-        (n_bytes > TENSOR_AHEAD_BYTES && !tensor_flow_is_first_ahead(plan)))
+        (is_large && !tensor_flow_is_first_ahead(plan)))
         return false;
     ahead->n_sizes = is_alltoall ? plan->n_ranks_of[to] : 1;
     ahead->sizes = is_alltoall ? part->splits + plan->first_ranks[to] : &ahead->n_rows;
-    if (is_alltoall)
-        n_rows = 0;
-    for (uint32_t rank = 0; is_alltoall && rank < plan->first_ranks[to]; rank++)
-        before += part->splits[rank];
-    for (uint32_t i = 0; is_alltoall && i < ahead->n_sizes; i++)
-        n_rows += ahead->sizes[i];
-    ahead->n_bytes = MIN(n_rows * row_bytes, TENSOR_AHEAD_BYTES);
-    if (ahead->n_bytes > 0) /* otherwise there may be no values */
-        ahead->bytes = (const uint8_t *)part->input + before * row_bytes;
+    ahead->bytes = is_alltoall ? rows_for(plan, to, &n_there) : part->input;
+    ahead->n_bytes = MIN(n_there, TENSOR_AHEAD_BYTES);
+    if (is_alltoall && !is_large && to == (plan->self + 1) % plan->n_nodes) {
+        ahead->fetched = rows_for(plan, plan->self, &n_own); /* they are read next */
+        ahead->n_fetched = n_own;
+    }
     return true;
 }
 

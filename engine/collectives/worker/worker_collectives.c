@@ -207,12 +207,16 @@ static GError *take_failure(TensorEntry *entries, size_t n)
 }
 
 /* While others are waited for, a small tensor comes into the cache: what is not read or written
- * yet, but soon will be. A hint alone; nobody else need see it. n_out: bytes of the output. */
-static void fetch_early(const TensorEntry *entry, uint64_t n_out)
+ * yet, but soon will be. A hint alone; nobody else need see it. n_out: bytes of the output. The
+ * values of a broadcast from another node are often there already: the copy then fetches as it
+ * goes. */
+static void fetch_early(const RubatoWorker *worker, const TensorEntry *entry, uint64_t n_out)
 {
     const TensorPart *const part = &entry->part;
 
     if (part->output == NULL || n_out > EARLY_BYTES ||
+        (part->request.operation == TENSOR_BROADCAST &&
+         tensor_exchange_is_linked(worker->tensors)) ||
         atomic_load_explicit(&entry->is_fetched, memory_order_relaxed)) /* a hint alone */
         return;
     for (size_t i = 0; i < n_out; i += LINE_BYTES) {
@@ -243,7 +247,7 @@ static bool run_all(RubatoWorker *worker, const TensorMember *member, TensorEntr
     }
     call_sent(&call);
     if (n == 1 && !call_has_ended(&call))
-        fetch_early(entries, output_bytes(&entries->part.request, member));
+        fetch_early(worker, entries, output_bytes(&entries->part.request, member));
     if (!call_has_ended(&call))
         tensor_exchange_wait(worker->tensors, worker->rank, &call);
     failure = take_failure(entries, n);

@@ -368,6 +368,10 @@ static bool send_ahead(FlowWorld *world, uint32_t node)
                       (TensorMessage){ .kind = TENSOR_MESSAGE_SIZES,
                                        .n_bytes = ahead.n_sizes * sizeof(uint64_t) },
                       ahead.sizes);
+        if (ahead.n_fetched > 0) {
+            g_free(g_memdup2(ahead.fetched, ahead.n_fetched)); /* all of it is there */
+            world->n_fetched_of[part->request.operation]++;
+        }
         if (ahead.n_bytes > 0)
             send_copy(world, node, to,
                       (TensorMessage){

@@ -77,8 +77,9 @@ struct FlowWorld {
     uint32_t n_direct;                  /* that came straight to their place, */
     uint32_t n_shared;                  /* and that had the bytes of another one */
     uint32_t n_ahead;                   /* nodes that have sent before they had a flow, */
-    uint32_t n_ahead_of[TENSOR_OPERATIONS]; /* by operation */
-    uint32_t n_ahead_shares;                /* and of these, those that sent each node its share */
+    uint32_t n_ahead_of[TENSOR_OPERATIONS];   /* by operation */
+    uint32_t n_fetched_of[TENSOR_OPERATIONS]; /* messages beside which something was fetched */
+    uint32_t n_ahead_shares; /* and of these, those that sent each node its share */
 };
 
 /* Nodes, workers, a request of them and how it goes, all as the seed says. */

@@ -147,10 +147,10 @@ static void judge(const FlowWorld *world, uint64_t seed)
     }
 }
 
-/* How often it came to what the seeds are to show. */
+/* How often it came to what the seeds are to show, as in FlowWorld. */
 typedef struct {
-    uint32_t n_ahead_of[TENSOR_OPERATIONS], n_lent, n_outlived, n_direct, n_shared; /* as in
-                                                                                      * FlowWorld */
+    uint32_t n_ahead_of[TENSOR_OPERATIONS], n_fetched_of[TENSOR_OPERATIONS];
+    uint32_t n_lent, n_outlived, n_direct, n_shared;
 } Seen;
 
 static void play(uint64_t seed, Seen *seen)
@@ -164,8 +164,10 @@ static void play(uint64_t seed, Seen *seen)
                     "seed %zu: node %u waits for ever", (size_t)seed, node);
     require_msg(world->parcels->len == 0, "seed %zu: messages that nobody takes", (size_t)seed);
     judge(world, seed);
-    for (unsigned i = 0; i < TENSOR_OPERATIONS; i++)
+    for (unsigned i = 0; i < TENSOR_OPERATIONS; i++) {
         seen->n_ahead_of[i] += world->n_ahead_of[i];
+        seen->n_fetched_of[i] += world->n_fetched_of[i];
+    }
     seen->n_lent += world->n_lent;
     seen->n_outlived += world->n_outlived;
     seen->n_direct += world->n_direct;
@@ -334,9 +336,13 @@ START_TEST(every_order_of_messages_gives_the_same)
 
     for (uint64_t seed = first; seed < end; seed++)
         play(seed, &seen);
-    for (TensorOperation i = 0; i < TENSOR_BARRIER; i++)
+    for (TensorOperation i = 0; i < TENSOR_BARRIER; i++) {
         require_msg(seen.n_ahead_of[i] > 0 || first > 0, "no node sent %s before it had a flow",
                     tensor_operation_name(i));
+        require_msg((seen.n_fetched_of[i] > 0) == (i != TENSOR_ALLGATHER) || first > 0,
+                    "what came into the cache beside what was sent of %s",
+                    tensor_operation_name(i));
+    }
     require_msg((seen.n_lent > 0 && seen.n_outlived > 0) || first > 0,
                 "no message was read from arrays behind the end");
     require_msg(seen.n_direct > 0 || first > 0, "no message came straight to its place");
