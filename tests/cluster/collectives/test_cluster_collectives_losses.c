@@ -221,6 +221,11 @@ static bool train_step(RubatoWorker *worker, Model *model, GError **error)
     float gradients[N_LAYERS][LAYER];
     RubatoTensor tensors[N_LAYERS];
 
+    /* A loss may come between two of the calls below. Then tickets are left of those before it,
+     * whose errors must not be told in a later step. */
+    g_autoptr(RubatoTicketScope) scope = rubato_worker_ticket_scope(worker);
+    (void)scope; /* its end is what it is for */
+
     for (uint32_t k = 0; k < N_LAYERS; k++) {
         tensors[k] = (RubatoTensor){ .name = names[k],
                                      .dtype = RUBATO_F32,
