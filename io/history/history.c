@@ -1,4 +1,4 @@
-/* The file of a node's history, and the thread that writes it.
+/* The file of a node's history, and the thread that packs and writes it.
  *
  * Chunks come from a bounded number of buffers: a worker that records faster than the disk writes
  * waits for one. After a failed write the file is cut back to its last whole chunk, its header says
@@ -17,6 +17,7 @@
 #include <rubato/error.h>
 
 #include "io/history/history_mapped.h"
+#include "io/history/history_pack.h"
 #include "io/huge_pages.h"
 #include "io/net/log_sink.h"
 
@@ -69,6 +70,7 @@ struct History {
 
     /* writer only */
     off_t n_written; /* bytes of whole chunks */
+    HistoryChunk *packed;
 
     pthread_mutex_t lock;
     pthread_cond_t given; /* for the writer */
@@ -127,9 +129,13 @@ static void fail(History *history, const char *path, int failure)
 
 static void write_chunk(History *history, const HistoryChunk *chunk)
 {
-    const size_t n = sizeof chunk->header + chunk->header.n_bytes;
     int failure;
 
+    if (!chunk->header.is_text) {
+        history_pack_chunk(chunk, history->packed);
+        chunk = history->packed;
+    }
+    const size_t n = sizeof chunk->header + chunk->header.n_bytes;
     if (write_all(history->fd, &chunk->header, n)) {
         history->n_written += (off_t)n;
         return;
@@ -242,6 +248,7 @@ static void free_block(void *block)
 static void free_history(History *history)
 {
     g_ptr_array_unref(history->blocks);
+    g_free(history->packed);
     if (history->fd >= 0)
         close(history->fd);
     history_mapped_clear(&history->mapped);
@@ -260,6 +267,7 @@ static History *open_file(const char *folder, uint32_t node, uint32_t n_nodes, b
 
     history->fd = -1;
     history->blocks = g_ptr_array_new_with_free_func(free_block);
+    history->packed = g_new(HistoryChunk, 1);
     history->node = node;
     history->header = (FileHeader){ .state = FILE_STATE_SILENT, .node = node, .n_nodes = n_nodes };
     memcpy(history->header.magic, HISTORY_MAGIC, sizeof history->header.magic);

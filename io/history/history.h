@@ -34,6 +34,9 @@ typedef enum {
     HISTORY_RAGGED_RAN = 13,    /* a server has run one that writes */
 } HistoryKind;
 
+/* Added to the kind of a record that is packed. */
+#define HISTORY_PACKED 128u
+
 /* The "rank" of a server, whose streams have what it has applied. */
 #define HISTORY_SERVER (UINT32_MAX - 1)
 

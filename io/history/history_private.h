@@ -6,7 +6,7 @@
 
 #include "io/history/history.h"
 
-#define HISTORY_MAGIC "RBTHIST4"
+#define HISTORY_MAGIC "RBTHIST5"
 #define HISTORY_CHUNK_MAGIC UINT32_C(0x4b4e4843)
 
 typedef struct {
@@ -29,9 +29,25 @@ struct HistoryChunk {
 /* The node is about to ask something. From here on the file says so, whenever it is killed. */
 void history_begin_requests(History *history);
 
+typedef struct {
+    uint8_t kind, flags;
+    uint16_t zero;
+    uint32_t n_keys;
+    uint64_t clock;
+    uint64_t n_adds;
+    uint64_t n_bytes; /* of keys and rows, which follow */
+} HistoryRecordHeader;
+
 /* The most bytes that may follow a record's header. */
-#define HISTORY_RECORD_HEADER_BYTES ((size_t)32)
-#define HISTORY_RECORD_MOST_BYTES (HISTORY_CHUNK_BYTES - HISTORY_RECORD_HEADER_BYTES)
+#define HISTORY_RECORD_MOST_BYTES (HISTORY_CHUNK_BYTES - sizeof(HistoryRecordHeader))
+
+/* What a record has of a row: if that is of more bytes, a number of 8. */
+#define HISTORY_MOST_ROW_BYTES ((size_t)64)
+
+static inline size_t history_noted_bytes(size_t row_bytes)
+{
+    return row_bytes > HISTORY_MOST_ROW_BYTES ? 8 : row_bytes;
+}
 
 /* Puts a record of another form: the header has all of the record but its keys and rows, and the
  * number of keys; n_bytes, a multiple of 8, follow. Returns where they go. The stream's user. */

@@ -16,9 +16,6 @@
 
 #include "io/history/history_mapped.h"
 
-/* A row of more bytes becomes a number of 8. */
-#define MOST_ROW_BYTES 64
-
 #define MOST_NAME_BYTES 256
 
 #define LINE_BYTES 64
@@ -35,17 +32,6 @@ static inline void fetch_to_write(const uint8_t *address)
 #endif
 }
 
-typedef struct {
-    uint8_t kind, flags;
-    uint16_t zero;
-    uint32_t n_keys;
-    uint64_t clock;
-    uint64_t n_adds;
-    uint64_t n_bytes; /* of keys and rows, which follow */
-} RecordHeader;
-
-G_STATIC_ASSERT(sizeof(RecordHeader) == HISTORY_RECORD_HEADER_BYTES);
-
 struct HistoryStream {
     History *history;
     HistoryIdentity identity;
@@ -57,7 +43,7 @@ struct HistoryStream {
     HistorySlot *slot;
     uint8_t *bytes; /* of it; NULL: none is begun */
     size_t used, n_bytes;
-    RecordHeader *open; /* the last record, which lacks its kind; NULL: it has it */
+    HistoryRecordHeader *open; /* the last record, which lacks its kind; NULL: it has it */
     uint8_t open_kind;
     bool has_clock;         /* a Clock is to be told */
     uint64_t clock, n_adds; /* of that */
@@ -78,9 +64,9 @@ HistoryStream *history_stream_new(History *history, const HistoryIdentity *ident
     stream->history = history;
     stream->identity = *identity;
     stream->row_bytes = rubato_dtype_size(identity->dtype) * identity->width;
-    stream->noted_bytes = stream->row_bytes > MOST_ROW_BYTES ? 8 : stream->row_bytes;
-    stream->most_keys =
-        (HISTORY_CHUNK_BYTES / 2 - sizeof(RecordHeader)) / (sizeof(uint64_t) + stream->noted_bytes);
+    stream->noted_bytes = history_noted_bytes(stream->row_bytes);
+    stream->most_keys = (HISTORY_CHUNK_BYTES / 2 - sizeof(HistoryRecordHeader)) /
+                        (sizeof(uint64_t) + stream->noted_bytes);
     return stream;
 }
 
@@ -97,7 +83,7 @@ static HistoryChunkHeader header_of(const HistoryStream *stream)
                                  .width = identity->width };
 }
 
-static void set_kind(RecordHeader *header, uint8_t kind)
+static void set_kind(HistoryRecordHeader *header, uint8_t kind)
 {
     history_order_stores();
     header->kind = kind;
@@ -289,13 +275,14 @@ static void note_piece(HistoryStream *stream, const HistoryRecord *record, unsig
     const size_t rows_bytes = record->rows == NULL ? 0 : (n * stream->noted_bytes + 7) / 8 * 8;
 
     end_record(stream);
-    make_room(stream, sizeof(RecordHeader) + n_stored * sizeof(RubatoKey) + rows_bytes);
-    RecordHeader *const header = (RecordHeader *)(void *)(stream->bytes + stream->used);
+    make_room(stream, sizeof(HistoryRecordHeader) + n_stored * sizeof(RubatoKey) + rows_bytes);
+    HistoryRecordHeader *const header =
+        (HistoryRecordHeader *)(void *)(stream->bytes + stream->used);
     uint8_t *at = (uint8_t *)(header + 1);
     const bool same = n > 0 && has_same_keys(stream, keys, begin, n);
 
     /* all of its fields, so that it is not cleared before */
-    *header = (RecordHeader){
+    *header = (HistoryRecordHeader){
         .kind = 0,
         .flags =
             (uint8_t)(flags | (is_run ? HISTORY_RUN_OF_KEYS : 0) | (same ? HISTORY_SAME_KEYS : 0)),
@@ -368,14 +355,15 @@ uint8_t *history_stream_put(HistoryStream *stream, const HistoryRecord *record, 
 {
     tell_clock(stream);
     end_record(stream);
-    make_room(stream, sizeof(RecordHeader) + n_bytes);
-    RecordHeader *const header = (RecordHeader *)(void *)(stream->bytes + stream->used);
+    make_room(stream, sizeof(HistoryRecordHeader) + n_bytes);
+    HistoryRecordHeader *const header =
+        (HistoryRecordHeader *)(void *)(stream->bytes + stream->used);
 
-    *header = (RecordHeader){ .flags = (uint8_t)record->flags,
-                              .n_keys = (uint32_t)n_keys,
-                              .clock = record->clock,
-                              .n_adds = record->n_adds,
-                              .n_bytes = n_bytes };
+    *header = (HistoryRecordHeader){ .flags = (uint8_t)record->flags,
+                                     .n_keys = (uint32_t)n_keys,
+                                     .clock = record->clock,
+                                     .n_adds = record->n_adds,
+                                     .n_bytes = n_bytes };
     stream->open = header;
     stream->open_kind = (uint8_t)record->kind;
     stream->used += sizeof *header + n_bytes;

@@ -324,19 +324,17 @@ static void add_entries(HistoryTable *table, uint32_t source, uint16_t process,
 }
 
 static void take_own_record(History *history, HistoryTable *table, const RecordOwner *owner,
-                            const Record *record)
+                            Record *record)
 {
     const uint32_t place = history_take_source(history, owner);
     HistorySource *const source = &g_array_index(history->sources, HistorySource, place);
     const uint16_t process = (uint16_t)MIN(history->file->process, UINT16_MAX);
-    Record own = *record;
 
-    own.flags &= ~(unsigned)ENTRY_REPEATED;
-    if (source->heard_by == history->file->process && own.clock < source->heard)
-        own.flags |= ENTRY_REPEATED;
+    record->flags &= ~(unsigned)ENTRY_REPEATED;
+    if (source->heard_by == history->file->process && record->clock < source->heard)
+        record->flags |= ENTRY_REPEATED;
     if (record->kind != RECORD_HANDLER_PARTS) /* which has a number of another kind there */
-        own.n_adds += source->first_add;
-    record = &own;
+        record->n_adds += source->first_add;
     source->process = history->file->process;
     history->n_records++;
     table->dtype = owner->dtype;
@@ -393,21 +391,25 @@ static void take_own_record(History *history, HistoryTable *table, const RecordO
     }
 }
 
-static void take_record(void *user, const RecordOwner *owner, const Record *record)
+static void take_record(void *user, const RecordOwner *owner, const Record *read)
 {
     History *const history = user;
     HistoryTable *const table = history_take_table(history, owner->table);
+    Record record = *read;
 
-    if (record->kind == RECORD_APPLIED || record->kind == RECORD_RAGGED_RAN) {
+    record.at = history->n_places;
+    history->n_places += MAX(record.n_keys, 1);
+
+    if (record.kind == RECORD_APPLIED || record.kind == RECORD_RAGGED_RAN) {
         table->dtype = owner->dtype;
         table->width = owner->width;
-        if (record->kind == RECORD_APPLIED)
-            history_take_applied(history, table, record);
+        if (record.kind == RECORD_APPLIED)
+            history_take_applied(history, table, &record);
         else
-            history_take_ragged_ran(history, table, record);
+            history_take_ragged_ran(history, table, &record);
         return;
     }
-    take_own_record(history, table, owner, record);
+    take_own_record(history, table, owner, &record);
 }
 
 static int compare_entries(const void *left, const void *right)

@@ -62,8 +62,8 @@ enum { ENTRY_REPEATED = RECORD_LAST };
 /* A key of a Get, an Add or a Set. */
 typedef struct {
     uint64_t key;
-    const uint8_t *row; /* in a file; NULL: rows were reset */
-    const uint8_t *at;  /* where its worker's file has it: in the order in which it was made */
+    const uint8_t *row; /* NULL: rows were reset */
+    uint64_t at;        /* its place among all that was read: in the order in which it was made */
     uint32_t source;
     uint32_t clock;
     uint32_t n_adds;
@@ -80,7 +80,7 @@ typedef struct {
     uint64_t clock, number, n_adds;
     const uint64_t *parts; /* that it goes to */
     uint32_t n_parts;
-    const uint8_t *at;
+    uint64_t at;
     const char *name; /* of the handler, without an end */
     size_t n_name;
 } HistoryCall;
@@ -129,7 +129,8 @@ typedef struct {
     GHashTable *places; /* of sources, by what names them */
     GArray *files;      /* of HistoryFile */
     uint64_t n_records;
-    GHashTable *lost; /* id of a node → how many of its processes were lost, as one node heard */
+    uint64_t n_places; /* of records and their keys */
+    GHashTable *lost;  /* id of a node → how many of its processes were lost, as one node heard */
     GHashTable *lost_here; /* the same, as the node of the present file heard */
     GHashTable *done;   /* a task's epoch and a worker's rank, in one number: it has returned, and
                             * all that it did is in the files */

@@ -1,6 +1,8 @@
 /* The format of histories. Every size is checked against the bytes that are there. */
 #include "apps/rubato/history/history_file.h"
 
+#include "apps/rubato/history/history_unpack.h"
+
 #include <string.h>
 
 enum {
@@ -36,13 +38,6 @@ size_t record_row_bytes(const RecordOwner *owner)
 
     return bytes > MOST_ROW_BYTES ? 8 : bytes;
 }
-
-/* The keys of a chunk's last record that has some. */
-typedef struct {
-    const uint64_t *keys;
-    uint32_t n;
-    unsigned run;
-} LastKeys;
 
 static const char *take_name(Record *record, const uint8_t *body, uint64_t n_bytes)
 {
@@ -110,7 +105,7 @@ static const char *take_ragged_ran(Record *record, const uint8_t *body, uint64_t
 }
 
 /* Finds the keys and rows of a record. NULL, or what is wrong with it. */
-static const char *take_body(const RecordOwner *owner, Record *record, LastKeys *last,
+static const char *take_body(const RecordOwner *owner, Record *record, RecordsBefore *last,
                              const uint8_t *body, uint64_t n_bytes)
 {
     const uint32_t n = record->n_keys;
@@ -126,7 +121,7 @@ static const char *take_body(const RecordOwner *owner, Record *record, LastKeys 
     if (record->kind == RECORD_RAGGED_RAN)
         return take_ragged_ran(record, body, n_bytes);
     if (n > 0 && record->flags & RECORD_SAME_KEYS) {
-        if (last->keys == NULL || last->n != n || last->run != run)
+        if (last->keys == NULL || last->n_keys != n || last->run != run)
             return "it has the keys of a record that is not there";
         record->keys = last->keys;
         key_bytes = 0;
@@ -134,7 +129,9 @@ static const char *take_body(const RecordOwner *owner, Record *record, LastKeys 
         if (key_bytes > n_bytes)
             return "its keys end behind it";
         record->keys = (const uint64_t *)(const void *)body;
-        *last = (LastKeys){ record->keys, n, run };
+        last->keys = record->keys;
+        last->n_keys = n;
+        last->run = run;
     }
     const uint64_t row_bytes = (n * record_row_bytes(owner) + 7) / 8 * 8;
     if (n_bytes - key_bytes == row_bytes && row_bytes > 0)
@@ -147,9 +144,7 @@ static const char *take_body(const RecordOwner *owner, Record *record, LastKeys 
 /* Visits the Clock that the record tells, which tells none from then on. */
 static void take_clock(const HistoryVisitor *visitor, const RecordOwner *owner, Record *record)
 {
-    const Record clock = {
-        .at = record->at, .kind = RECORD_CLOCK, .clock = record->clock, .n_adds = record->n_adds
-    };
+    const Record clock = { .kind = RECORD_CLOCK, .clock = record->clock, .n_adds = record->n_adds };
 
     if (!(record->flags & RECORD_CLOCKED))
         return;
@@ -157,30 +152,42 @@ static void take_clock(const HistoryVisitor *visitor, const RecordOwner *owner, 
     visitor->record(visitor->user, owner, &clock);
 }
 
-/* In a slot zeros follow the last record. */
-static const char *take_records(const HistoryVisitor *visitor, const RecordOwner *owner,
-                                const uint8_t *at, uint64_t n, bool is_slot)
+/* The record at *at, and sets *at to where the next one begins. NULL, or what is wrong with it. */
+static const char *take_plain(const RecordOwner *owner, RecordsBefore *before, const uint8_t **at,
+                              const uint8_t *end, Record *record)
 {
-    LastKeys last = { NULL, 0, 0 };
+    const uint8_t *const begin = *at;
 
-    while (n > 0) {
-        if (is_slot && at[0] == 0)
-            break;
-        if (n < RECORD_HEADER_BYTES)
-            return "a record ends behind its chunk";
-        Record record = { .at = at,
-                          .kind = at[0],
-                          .flags = at[1],
-                          .n_keys = read_u32(at + 4),
-                          .clock = read_u64(at + 8),
-                          .n_adds = read_u64(at + 16) };
-        const uint64_t n_bytes = read_u64(at + 24);
-        if (n_bytes > n - RECORD_HEADER_BYTES || n_bytes % 8 != 0)
-            return "a record ends behind its chunk";
-        if (record.kind < RECORD_GET || record.kind > RECORD_RAGGED_RAN)
-            return "there is no such kind of record";
-        const char *const wrong =
-            take_body(owner, &record, &last, at + RECORD_HEADER_BYTES, n_bytes);
+    if (end - begin < RECORD_HEADER_BYTES)
+        return "a record ends behind its chunk";
+    *record = (Record){ .kind = begin[0],
+                        .flags = begin[1],
+                        .n_keys = read_u32(begin + 4),
+                        .clock = read_u64(begin + 8),
+                        .n_adds = read_u64(begin + 16) };
+    const uint64_t n_bytes = read_u64(begin + 24);
+    if (n_bytes > (uint64_t)(end - begin) - RECORD_HEADER_BYTES || n_bytes % 8 != 0)
+        return "a record ends behind its chunk";
+    if (record->kind < RECORD_GET || record->kind > RECORD_RAGGED_RAN)
+        return "there is no such kind of record";
+    *at = begin + RECORD_HEADER_BYTES + n_bytes;
+    return take_body(owner, record, before, begin + RECORD_HEADER_BYTES, n_bytes);
+}
+
+/* In a slot zeros follow the last record. */
+static const char *take_records(HistoryFile *file, const HistoryVisitor *visitor,
+                                const RecordOwner *owner, const uint8_t *at, uint64_t n,
+                                bool is_slot)
+{
+    const uint8_t *const end = at + n;
+    RecordsBefore before = { .keys = NULL };
+
+    while (at < end && !(is_slot && at[0] == 0)) {
+        Record record;
+        const char *const wrong = at[0] & RECORD_PACKED
+                                      ? history_unpack(file, owner, &before, &at, end, &record)
+                                      : take_plain(owner, &before, &at, end, &record);
+
         if (wrong != NULL)
             return wrong;
         if ((record.kind == RECORD_GET || record.kind == RECORD_ADD) && record.rows == NULL &&
@@ -188,16 +195,14 @@ static const char *take_records(const HistoryVisitor *visitor, const RecordOwner
             return "a Get or an Add has no rows";
         take_clock(visitor, owner, &record);
         visitor->record(visitor->user, owner, &record);
-        at += RECORD_HEADER_BYTES + n_bytes;
-        n -= RECORD_HEADER_BYTES + n_bytes;
     }
     return NULL;
 }
 
-static const char *take_chunk(const HistoryVisitor *visitor, uint32_t node, const uint8_t *at,
+static const char *take_chunk(HistoryFile *file, const HistoryVisitor *visitor, const uint8_t *at,
                               uint32_t n, bool is_slot)
 {
-    const RecordOwner owner = { .node = node,
+    const RecordOwner owner = { .node = file->node,
                                 .epoch = read_u32(at + 12),
                                 .rank = read_u32(at + 16),
                                 .table = read_u32(at + 20),
@@ -206,12 +211,12 @@ static const char *take_chunk(const HistoryVisitor *visitor, uint32_t node, cons
 
     if (read_u32(at + 8) == 1 && !is_slot) {
         g_autofree char *text = g_strndup((const char *)at + CHUNK_HEADER_BYTES, n);
-        visitor->line(visitor->user, node, g_strchomp(text));
+        visitor->line(visitor->user, file->node, g_strchomp(text));
         return NULL;
     }
     if (rubato_dtype_size(owner.dtype) == 0 || owner.width == 0 || owner.width > MOST_WIDTH)
         return "a chunk has no rows of such a type and width";
-    return take_records(visitor, &owner, at + CHUNK_HEADER_BYTES, n, is_slot);
+    return take_records(file, visitor, &owner, at + CHUNK_HEADER_BYTES, n, is_slot);
 }
 
 static bool fail(const char *path, size_t at, const char *wrong, GError **error)
@@ -222,7 +227,7 @@ static bool fail(const char *path, size_t at, const char *wrong, GError **error)
 
 /* ---- the file ---- */
 
-static bool read_chunks(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
+static bool read_chunks(HistoryFile *file, const HistoryVisitor *visitor, GError **error)
 {
     const char *const path = file->path;
     const uint8_t *const bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
@@ -237,8 +242,7 @@ static bool read_chunks(const HistoryFile *file, const HistoryVisitor *visitor, 
         if (!whole || n > size - at - CHUNK_HEADER_BYTES)
             return file->state == HISTORY_FILE_OPEN || file->state == HISTORY_FILE_SILENT ||
                    fail(path, at, "the chunk is not whole", error);
-        const char *const wrong =
-            take_chunk(visitor, file->node, bytes + at, n, /* is_slot= */ false);
+        const char *const wrong = take_chunk(file, visitor, bytes + at, n, /* is_slot= */ false);
         if (wrong != NULL)
             return fail(path, at, wrong, error);
         at += CHUNK_HEADER_BYTES + n;
@@ -270,18 +274,18 @@ static bool open_slots(HistoryFile *file, GError **error)
 }
 
 /* A process that was killed may leave its last slot without a header. */
-static const char *take_slot(const HistoryFile *file, const HistoryVisitor *visitor,
-                             const uint8_t *at, size_t n)
+static const char *take_slot(HistoryFile *file, const HistoryVisitor *visitor, const uint8_t *at,
+                             size_t n)
 {
     if (n < SLOT_BYTES || read_u32(at) == 0)
         return NULL;
     if (read_u32(at) != CHUNK_MAGIC || read_u32(at + 4) != SLOT_BYTES - CHUNK_HEADER_BYTES)
         return "here no chunk begins";
-    return take_chunk(visitor, file->node, at, SLOT_BYTES - CHUNK_HEADER_BYTES,
+    return take_chunk(file, visitor, at, SLOT_BYTES - CHUNK_HEADER_BYTES,
                       /* is_slot= */ true);
 }
 
-static bool read_slots(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
+static bool read_slots(HistoryFile *file, const HistoryVisitor *visitor, GError **error)
 {
     const size_t size = file->mapped == NULL ? 0 : g_mapped_file_get_length(file->mapped);
     const uint8_t *const bytes =
@@ -298,7 +302,7 @@ static bool read_slots(const HistoryFile *file, const HistoryVisitor *visitor, G
     return true;
 }
 
-bool history_file_read(const HistoryFile *file, const HistoryVisitor *visitor, GError **error)
+bool history_file_read(HistoryFile *file, const HistoryVisitor *visitor, GError **error)
 {
     return read_chunks(file, visitor, error) && read_slots(file, visitor, error);
 }
@@ -318,7 +322,7 @@ bool history_file_open(HistoryFile *file, GError **error)
     if (g_mapped_file_get_length(file->bytes) < FILE_HEADER_BYTES ||
         memcmp(bytes, "RBTHIST", 7) != 0)
         return fail(path, 0, "this is no history", error);
-    if (bytes[7] < '1' || bytes[7] > '4') /* of earlier ones all is the same, and has less */
+    if (bytes[7] < '1' || bytes[7] > '5') /* of earlier ones all is the same, and has less */
         return fail(path, 7, "this history has a format that this version does not read", error);
     if (read_u32(bytes + 8) > HISTORY_FILE_SILENT)
         return fail(path, 8, "this is no history", error);
@@ -333,6 +337,7 @@ void history_file_clear(HistoryFile *file)
 {
     g_clear_pointer(&file->bytes, g_mapped_file_unref);
     g_clear_pointer(&file->mapped, g_mapped_file_unref);
+    g_clear_pointer(&file->unpacked, g_ptr_array_unref);
     g_clear_pointer(&file->path, g_free);
     g_clear_pointer(&file->tasks, g_array_unref);
 }

@@ -63,7 +63,7 @@ typedef struct {
     uint64_t clock, n_adds;
     const uint64_t *keys; /* with RECORD_RUN_OF_KEYS the first; NULL: none */
     const uint8_t *rows;  /* NULL: none. RECORD_APPLIED: two for each key, before and after */
-    const uint8_t *at;    /* the record, in its file */
+    uint64_t at;          /* its place among all that are read; the reader of the files sets it */
 
     uint32_t epoch, rank, part, place; /* RECORD_APPLIED, _RAGGED_RAN; of _RAGGED the part */
     uint64_t order, row_bytes;         /* RECORD_RAGGED_RAN */
@@ -118,6 +118,10 @@ typedef struct {
     /* rows of records point into them */
     GMappedFile *bytes;
     GMappedFile *mapped; /* the second file, of records that outlive the process; NULL: none */
+    /* or into these: owned blocks, and what is left of the last one; NULL: there is none */
+    GPtrArray *unpacked;
+    uint8_t *unpacked_at;
+    size_t unpacked_left;
 } HistoryFile;
 
 /* Opens the file at `path`, and reads what it says of itself. It stays open until
@@ -126,7 +130,7 @@ bool history_file_open(HistoryFile *file, GError **error);
 
 /* Calls the visitor for all that is in it, in its order. RUBATO_ERROR_FORMAT, with the place that
  * is wrong. */
-bool history_file_read(const HistoryFile *file, const HistoryVisitor *visitor, GError **error);
+bool history_file_read(HistoryFile *file, const HistoryVisitor *visitor, GError **error);
 void history_file_clear(HistoryFile *file);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct {
     uint8_t flags;
     RaggedOp op;
     uint64_t clock, n_adds, number;
-    const uint8_t *at;
+    uint64_t at;
 
     /* its keys, lengths and rows: in a file, or gathered from several records */
     const uint8_t *bytes;

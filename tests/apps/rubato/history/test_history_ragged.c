@@ -393,11 +393,11 @@ START_TEST(the_format_has_a_version)
     writer_add(&writer, 0, 5, 2);
     writer_end(&writer, 2);
     ck_assert(g_file_get_contents(path, &bytes, &size, NULL));
-    ck_assert_mem_eq(bytes, "RBTHIST4", 8);
+    ck_assert_mem_eq(bytes, "RBTHIST5", 8);
     bytes[7] = '1';
     ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
     g_free(writer_check(NULL, EXIT_SUCCESS));
-    bytes[7] = '5';
+    bytes[7] = '6';
     ck_assert(g_file_set_contents(path, bytes, (gssize)size, NULL));
     ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL,
                            NULL, NULL, &complained, NULL, NULL));
