@@ -8,6 +8,8 @@
 typedef struct {
     GQueue list; /* of AddAnswer */
     size_t n_bytes;
+    bool descends; /* some place is before an earlier one's: a process in the place of a lost one
+                    * has made requests again whose answers were kept no longer */
 } OfWorker;
 
 struct AddAnswers {
@@ -58,6 +60,11 @@ static OfWorker *add_worker(AddAnswers **answers, uint32_t worker)
     return of;
 }
 
+static bool is_before(const AddAsked *some, const AddAsked *other)
+{
+    return some->clock < other->clock || (some->clock == other->clock && some->at < other->at);
+}
+
 AddAnswer *add_answers_keep(AddAnswers **answers, const AddAsked *asked, size_t n_bytes)
 {
     AddAnswer *const answer =
@@ -69,6 +76,11 @@ AddAnswer *add_answers_keep(AddAnswers **answers, const AddAsked *asked, size_t 
     of = find_worker(*answers, asked->worker);
     if (of == NULL)
         of = add_worker(answers, asked->worker);
+    if (of->list.tail != NULL) {
+        const AddAnswer *const last = of->list.tail->data;
+
+        of->descends |= is_before(asked, &last->asked);
+    }
     *answer = (AddAnswer){ .asked = *asked, .n_bytes = n_bytes, .link.data = answer };
     g_queue_push_tail_link(&of->list, &answer->link);
     of->n_bytes += n_bytes;
@@ -91,6 +103,7 @@ AddAnswer *add_answers_find(const AddAnswers *answers, uint32_t worker, uint64_t
     return NULL;
 }
 
+/* Where places ascend, a request that is new looks at the last answer alone. */
 AddAnswer *add_answers_repeat(const AddAnswers *answers, const AddAsked *asked, size_t n_bytes)
 {
     const OfWorker *const of = find_worker(answers, asked->worker);
@@ -98,6 +111,8 @@ AddAnswer *add_answers_repeat(const AddAnswers *answers, const AddAsked *asked, 
     for (const GList *at = of == NULL ? NULL : of->list.tail; at != NULL; at = at->prev) {
         AddAnswer *const answer = at->data;
 
+        if (!of->descends && is_before(&answer->asked, asked))
+            break;
         if (answer->asked.clock == asked->clock && answer->asked.at == asked->at &&
             answer->n_bytes == n_bytes) {
             answer->asked.sequence = asked->sequence;

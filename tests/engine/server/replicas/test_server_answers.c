@@ -253,6 +253,42 @@ START_TEST(answers_are_bounded_by_their_bytes)
 }
 END_TEST
 
+static AddAnswer *repeat(const AddAnswers *answers, uint64_t clock, uint64_t at)
+{
+    return add_answers_repeat(answers, &(AddAsked){ .clock = clock, .at = at }, 8);
+}
+
+static void keep_at(AddAnswers **answers, uint64_t clock, uint64_t at)
+{
+    AddAnswer *const answer = add_answers_keep(answers, &(AddAsked){ .clock = clock, .at = at }, 8);
+
+    ck_assert_ptr_nonnull(answer);
+    memset(answer->rows, 0, 8);
+}
+
+/* A process in the place of a lost one begins with requests whose answers are kept no longer, and
+ * comes to those that are. */
+START_TEST(an_answer_is_found_by_its_place_behind_later_ones)
+{
+    AddAnswers *answers = NULL;
+
+    keep_at(&answers, 1, 0);
+    keep_at(&answers, 1, 5);
+    keep_at(&answers, 2, 0);
+    keep_at(&answers, 2, 1);
+    ck_assert_ptr_null(repeat(answers, 2, 2));
+    ck_assert_ptr_null(repeat(answers, 1, 6));
+    ck_assert_ptr_nonnull(repeat(answers, 1, 5));
+    keep_at(&answers, 0, 3); /* made again */
+    keep_at(&answers, 0, 9);
+    ck_assert_ptr_null(repeat(answers, 0, 8));
+    ck_assert_ptr_nonnull(repeat(answers, 0, 3));
+    ck_assert_ptr_nonnull(repeat(answers, 1, 0));
+    ck_assert_ptr_nonnull(repeat(answers, 2, 1));
+    add_answers_free(answers);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("server answers");
@@ -265,6 +301,7 @@ int main(void)
     tcase_add_test(cases, it_is_answered_as_before_where_gets_create_rows);
     tcase_add_test(cases, a_model_whose_gets_may_wait_keeps_none);
     tcase_add_test(cases, answers_are_bounded_by_their_bytes);
+    tcase_add_test(cases, an_answer_is_found_by_its_place_behind_later_ones);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
