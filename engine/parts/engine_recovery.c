@@ -16,10 +16,10 @@
 #include "engine/control/place_text.h"
 #include "engine/engine_private.h"
 #include "engine/join/admit.h"
+#include "engine/parts/ready_memory.h"
 #include "engine/server/replicas/server_copied.h"
 #include "engine/server/replicas/server_copies.h"
 #include "engine/server/replicas/server_feed.h"
-#include "engine/parts/ready_memory.h"
 #include "engine/task/task_run.h"
 #include "models/shard/shard.h"
 
