@@ -219,7 +219,7 @@ static const char *take_chunk(HistoryFile *file, const HistoryVisitor *visitor, 
     return take_records(file, visitor, &owner, at + CHUNK_HEADER_BYTES, n, is_slot);
 }
 
-static bool fail(const char *path, size_t at, const char *wrong, GError **error)
+static bool refuse(const char *path, size_t at, const char *wrong, GError **error)
 {
     g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT, "%s: byte %zu: %s", path, at, wrong);
     return false;
@@ -237,14 +237,14 @@ static bool read_chunks(HistoryFile *file, const HistoryVisitor *visitor, GError
     while (at < size) {
         const bool whole = size - at >= CHUNK_HEADER_BYTES;
         if (whole && (read_u32(bytes + at) != CHUNK_MAGIC || read_u32(bytes + at + 4) % 8 != 0))
-            return fail(path, at, "here no chunk begins", error);
+            return refuse(path, at, "here no chunk begins", error);
         const uint32_t n = whole ? read_u32(bytes + at + 4) : 0;
         if (!whole || n > size - at - CHUNK_HEADER_BYTES)
             return file->state == HISTORY_FILE_OPEN || file->state == HISTORY_FILE_SILENT ||
-                   fail(path, at, "the chunk is not whole", error);
+                   refuse(path, at, "the chunk is not whole", error);
         const char *const wrong = take_chunk(file, visitor, bytes + at, n, /* is_slot= */ false);
         if (wrong != NULL)
-            return fail(path, at, wrong, error);
+            return refuse(path, at, wrong, error);
         at += CHUNK_HEADER_BYTES + n;
     }
     return true;
@@ -296,7 +296,7 @@ static bool read_slots(HistoryFile *file, const HistoryVisitor *visitor, GError 
 
         if (wrong != NULL) {
             g_autofree char *path = path_of_slots(file);
-            return fail(path, at, wrong, error);
+            return refuse(path, at, wrong, error);
         }
     }
     return true;
@@ -321,11 +321,11 @@ bool history_file_open(HistoryFile *file, GError **error)
     bytes = (const uint8_t *)g_mapped_file_get_contents(file->bytes);
     if (g_mapped_file_get_length(file->bytes) < FILE_HEADER_BYTES ||
         memcmp(bytes, "RBTHIST", 7) != 0)
-        return fail(path, 0, "this is no history", error);
+        return refuse(path, 0, "this is no history", error);
     if (bytes[7] < '1' || bytes[7] > '5') /* of earlier ones all is the same, and has less */
-        return fail(path, 7, "this history has a format that this version does not read", error);
+        return refuse(path, 7, "this history has a format that this version does not read", error);
     if (read_u32(bytes + 8) > HISTORY_FILE_SILENT)
-        return fail(path, 8, "this is no history", error);
+        return refuse(path, 8, "this is no history", error);
     file->state = (HistoryFileState)read_u32(bytes + 8);
     file->node = read_u32(bytes + 12);
     file->n_nodes = read_u32(bytes + 16);
