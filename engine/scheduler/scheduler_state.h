@@ -6,7 +6,7 @@
  *   scheduler_status.c                  what it tells of the run to those who ask
  *   journal/scheduler_resume.c          another process goes on as the scheduler
  *   scheduler.c                         birth and death, who gets which message, liveness
- *   journal/scheduler_state.c           all of it as bytes, with which the journal begins anew
+ *   journal/scheduler_as_bytes.c        all of it as bytes, with which the journal begins anew
  *   rendezvous/scheduler_rendezvous.c   HELLO until WELCOME, JOIN, refusals
  *   rendezvous/roster.c                 ANNOUNCE, PLACE: the nodes of a run without a cluster
  *                                       file

@@ -1,4 +1,4 @@
-/* What the scheduler knows of parts, as bytes: see scheduler_state.c.
+/* What the scheduler knows of parts, as bytes: see scheduler_as_bytes.c.
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/recovery/scheduler_recovery.h"

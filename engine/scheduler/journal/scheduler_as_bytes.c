@@ -6,10 +6,9 @@
  * the journal begins anew only when nothing of an event is left to be delivered.
  *
  * Runs as scheduler.h says. */
-#include "engine/scheduler/scheduler_state.h"
+#include "engine/scheduler/journal/scheduler_as_bytes.h"
 
 #include "engine/scheduler/data/scheduler_kept.h"
-#include "engine/scheduler/journal/scheduler_as_bytes.h"
 #include "engine/scheduler/journal/scheduler_record.h"
 #include "engine/scheduler/recovery/scheduler_drain.h"
 #include "engine/scheduler/recovery/scheduler_recovery.h"
