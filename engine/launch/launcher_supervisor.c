@@ -11,7 +11,6 @@
  * launcher_child.c has the states of a node and what is done to it, launcher_result.c which ends
  * are failures, launcher_writer.c the output that waits for a reader; this file has the phases of
  * the run and the loop. */
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>

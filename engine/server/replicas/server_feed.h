@@ -6,7 +6,6 @@
 
 #include "engine/server/replicas/replica_feed.h"
 #include "engine/server/server_private.h"
-#include "io/net/link/wire.h"
 
 struct FedPart {
     uint32_t table, part;

@@ -6,6 +6,7 @@
 #define RUBATO_ENGINE_SERVER_REPLICAS_SERVER_INPUTS_H
 
 #include "engine/server/replicas/server_feed.h"
+#include "io/net/link/wire.h"
 
 /* A request that changes the part, and of which `had` knows the senders: whether it is new. It then
  * counts as had. Otherwise it was sent again and must not be applied again, but is answered as if
