@@ -100,37 +100,24 @@ static bool are_alike(const uint8_t *values, size_t n, size_t size)
 /* A float of a small range becomes a whole number by an addition after which its last bit counts
  * ones: then the sum has the sign and exponent of `shift`. It was a whole number if subtraction
  * gives the same bits back. -0, infinities and the like do not. */
-static inline int32_t whole_f32(uint32_t bits, uint32_t *broken)
-{
-    const float shift = 0x1.8p23f;
-    float value, moved;
-    uint32_t moved_bits, shift_bits, back_bits;
-
-    memcpy(&value, &bits, sizeof value);
-    memcpy(&shift_bits, &shift, sizeof shift);
-    moved = value + shift;
-    memcpy(&moved_bits, &moved, sizeof moved);
-    value = moved - shift;
-    memcpy(&back_bits, &value, sizeof value);
-    *broken |= (back_bits ^ bits) | (moved_bits ^ shift_bits) >> 23;
-    return (int32_t)(moved_bits - shift_bits);
-}
-
-static inline int64_t whole_f64(uint64_t bits, uint64_t *broken)
-{
-    const double shift = 0x1.8p52;
-    double value, moved;
-    uint64_t moved_bits, shift_bits, back_bits;
-
-    memcpy(&value, &bits, sizeof value);
-    memcpy(&shift_bits, &shift, sizeof shift);
-    moved = value + shift;
-    memcpy(&moved_bits, &moved, sizeof moved);
-    value = moved - shift;
-    memcpy(&back_bits, &value, sizeof value);
-    *broken |= (back_bits ^ bits) | (moved_bits ^ shift_bits) >> 52;
-    return (int64_t)(moved_bits - shift_bits);
-}
+#define DEFINE_WHOLE(dtype, value_type, bits_type, whole_type, shift_value, exponent_at) \
+    static inline whole_type whole_##dtype(bits_type bits, bits_type *broken)            \
+    {                                                                                    \
+        const value_type shift = shift_value;                                            \
+        value_type value, moved;                                                         \
+        bits_type moved_bits, shift_bits, back_bits;                                     \
+                                                                                         \
+        memcpy(&value, &bits, sizeof value);                                             \
+        memcpy(&shift_bits, &shift, sizeof shift);                                       \
+        moved = value + shift;                                                           \
+        memcpy(&moved_bits, &moved, sizeof moved);                                       \
+        value = moved - shift;                                                           \
+        memcpy(&back_bits, &value, sizeof value);                                        \
+        *broken |= (back_bits ^ bits) | (moved_bits ^ shift_bits) >> exponent_at;        \
+        return (whole_type)(moved_bits - shift_bits);                                    \
+    }
+DEFINE_WHOLE(f32, float, uint32_t, int32_t, 0x1.8p23f, 23)
+DEFINE_WHOLE(f64, double, uint64_t, int64_t, 0x1.8p52, 52)
 
 static inline int32_t whole_i32(uint32_t bits, uint32_t *broken)
 {
