@@ -1,19 +1,40 @@
 /* Tickets as lines of text. Runs on the caller's thread and keeps no state. */
 #include "engine/task/block_ticket_codec.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "io/number_text.h"
 
 #define NUMBER_MAX_DIGITS 20u
 
-void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket *ticket)
+static bool says_clock(BlockTicketEvent news)
 {
-    g_string_append_printf(text, "%c%u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, (char)news,
-                           ticket->epoch, ticket->input, ticket->block, ticket->n_read);
+    return news == BLOCK_TICKET_CUT_BY_CLOCK || news == BLOCK_TICKET_ENDED;
+}
+
+static void write_ticket(GString *text, const BlockTicket *ticket)
+{
+    g_string_append_printf(text, "%u %u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, ticket->epoch,
+                           ticket->input, ticket->block, ticket->n_read);
     if (ticket->end > 0)
         g_string_append_printf(text, " %" G_GUINT64_FORMAT, ticket->end);
     g_string_append_c(text, '\n');
+}
+
+void block_ticket_write(GString *text, BlockTicketEvent news, const BlockTicket *ticket)
+{
+    assert(!says_clock(news));
+    g_string_append_c(text, (char)news);
+    write_ticket(text, ticket);
+}
+
+void block_ticket_write_clock(GString *text, BlockTicketEvent news, uint64_t clock,
+                              const BlockTicket *ticket)
+{
+    assert(says_clock(news));
+    g_string_append_printf(text, "%c%" G_GUINT64_FORMAT " ", (char)news, clock);
+    write_ticket(text, ticket);
 }
 
 bool block_ticket_read_number(const char **text, char behind, uint64_t max, uint64_t *number)
@@ -32,15 +53,18 @@ bool block_ticket_read_number(const char **text, char behind, uint64_t max, uint
     return true;
 }
 
-bool block_ticket_read(const char **text, BlockTicketEvent *news, BlockTicket *ticket)
+bool block_ticket_read(const char **text, BlockTicketEvent *news, uint64_t *clock,
+                       BlockTicket *ticket)
 {
     const char *at = *text;
     uint64_t epoch, input, block, n_read, end = 0;
 
-    if (*at == '\0' || strchr("dfbackpu", *at) == NULL)
+    if (*at == '\0' || strchr("dfbackpue", *at) == NULL)
         return false;
     *news = (BlockTicketEvent)*at++;
-    if (!block_ticket_read_number(&at, ' ', UINT32_MAX, &epoch) ||
+    *clock = 0;
+    if ((says_clock(*news) && !block_ticket_read_number(&at, ' ', UINT64_MAX, clock)) ||
+        !block_ticket_read_number(&at, ' ', UINT32_MAX, &epoch) ||
         !block_ticket_read_number(&at, ' ', UINT32_MAX, &input) ||
         !block_ticket_read_number(&at, ' ', UINT64_MAX, &block) ||
         (!block_ticket_read_number(&at, '\n', UINT64_MAX, &n_read) &&

@@ -18,7 +18,8 @@
  *
  * Where Adds are applied by their clock, the snapshot has those of the clocks below the lowest one
  * of all workers. So the rows of a step are done in it exactly if the step's clock is below it. The
- * log has the steps whose clocks may not be.
+ * log has the steps whose clocks may not be. When the node's workers have ended, the scheduler is
+ * told the log: if the node is lost then, others go on, and nobody repeats what it had done.
  *
  * Messages are sent with no lock held, because on the scheduler's node the answer comes within the
  * call. */
@@ -313,13 +314,14 @@ void node_reader_receive(NodeReader *node_reader, const ControlBlocks *blocks)
     ReaderQueue *const queue = node_reader_find_queue(node_reader, blocks->worker);
     BlockTicketEvent news;
     BlockTicket ticket;
+    uint64_t clock;
 
     if (queue == NULL) {
         g_warning("the scheduler sent blocks of a worker of another node; dropped");
         return;
     }
     for (const char *at = blocks->tickets; *at != '\0';) {
-        if (!block_ticket_read(&at, &news, &ticket) || news != BLOCK_TICKET_DEALT ||
+        if (!block_ticket_read(&at, &news, &clock, &ticket) || news != BLOCK_TICKET_DEALT ||
             ticket.input >= dataset_n_inputs(node_reader->dataset)) {
             g_warning("the scheduler sent blocks that make no sense; dropped");
             break;

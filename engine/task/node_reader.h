@@ -74,6 +74,10 @@ void node_reader_note_done(BlockSource *source, const ReaderRows *rows, size_t n
  * Adds of clocks below `lowest` where these are applied by their clock. With no lock held. */
 void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest);
 
+/* The node's workers have ended: tells the scheduler in which of their steps, at clock `lowest` or
+ * later, rows were done. With no lock held. */
+void node_reader_tell_ended(NodeReader *node_reader, uint64_t lowest);
+
 NodeReader *node_reader_ref(NodeReader *node_reader);
 
 /* The scheduler's answer; the task's cancellation. */

@@ -74,10 +74,42 @@ static void send_news(NodeReader *node_reader)
             node_reader_send_want(node_reader, &node_reader->queues[i], 0);
 }
 
+/* The lock is held, and released in between: so the lines were written before. */
+static void send_lines(NodeReader *node_reader, const GString *lines)
+{
+    ReaderQueue *const first = &node_reader->queues[0];
+
+    for (char *line = lines->str, *end; *line != '\0'; line = end + 1) {
+        end = strchr(line, '\n');
+        g_string_append_len(first->news, line, end + 1 - line);
+        if (first->news->len > NODE_READER_NEWS_MAX)
+            node_reader_send_want(node_reader, first, 0);
+    }
+    send_news(node_reader);
+}
+
+static void write_cut(GString *lines, uint64_t lowest)
+{
+    const BlockTicket none = { 0 };
+
+    if (lowest == NODE_READER_NO_CLOCK)
+        block_ticket_write(lines, BLOCK_TICKET_CUT, &none);
+    else
+        block_ticket_write_clock(lines, BLOCK_TICKET_CUT_BY_CLOCK, lowest, &none);
+}
+
+/* A snapshot that has no clock says nothing of those that later ones may be without. */
+static void write_undone(NodeReader *node_reader, uint64_t lowest, GString *lines)
+{
+    prune_log(node_reader, lowest);
+    for (guint i = 0; i < node_reader->log->len; i++)
+        block_ticket_write(lines, BLOCK_TICKET_UNDONE,
+                           &g_array_index(node_reader->log, LoggedRows, i).rows);
+}
+
 void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
 {
     g_autoptr(GString) lines = g_string_new(NULL);
-    ReaderQueue *const first = &node_reader->queues[0];
 
     if (!node_reader_is_kept(node_reader))
         return;
@@ -86,9 +118,7 @@ void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
     while (node_reader->n_sending > 0)
         pthread_cond_wait(&node_reader->changed, &node_reader->lock);
     if (node_reader->announced) /* else it has got no block */
-        block_ticket_write(
-            lines, lowest == NODE_READER_NO_CLOCK ? BLOCK_TICKET_CUT : BLOCK_TICKET_CUT_BY_CLOCK,
-            &(BlockTicket){ 0 });
+        write_cut(lines, lowest);
     for (guint i = 0; i < node_reader->begun->len; i++)
         block_ticket_write(lines, BLOCK_TICKET_DONE,
                            &g_array_index(node_reader->begun, BlockTicket, i));
@@ -98,16 +128,23 @@ void node_reader_tell_done(NodeReader *node_reader, uint64_t lowest)
         for (guint i = 0; i < ready->len; i++) /* a worker may have left them */
             block_ticket_write(lines, BLOCK_TICKET_DONE, &g_array_index(ready, BlockTicket, i));
     }
+    if (lowest != NODE_READER_NO_CLOCK)
+        write_undone(node_reader, lowest, lines);
+    send_lines(node_reader, lines);
+    pthread_mutex_unlock(&node_reader->lock);
+}
+
+void node_reader_tell_ended(NodeReader *node_reader, uint64_t lowest)
+{
+    g_autoptr(GString) lines = g_string_new(NULL);
+
+    pthread_mutex_lock(&node_reader->lock);
     prune_log(node_reader, lowest);
-    for (guint i = 0; i < node_reader->log->len; i++)
-        block_ticket_write(lines, BLOCK_TICKET_UNDONE,
-                           &g_array_index(node_reader->log, LoggedRows, i).rows);
-    for (char *line = lines->str, *end; *line != '\0'; line = end + 1) {
-        end = strchr(line, '\n');
-        g_string_append_len(first->news, line, end + 1 - line);
-        if (first->news->len > NODE_READER_NEWS_MAX)
-            node_reader_send_want(node_reader, first, 0);
+    for (guint i = 0; i < node_reader->log->len; i++) {
+        const LoggedRows *const logged = &g_array_index(node_reader->log, LoggedRows, i);
+
+        block_ticket_write_clock(lines, BLOCK_TICKET_ENDED, logged->clock, &logged->rows);
     }
-    send_news(node_reader);
+    send_lines(node_reader, lines);
     pthread_mutex_unlock(&node_reader->lock);
 }

@@ -391,6 +391,38 @@ void task_run_release(RubatoTaskRun *run, uint64_t round)
 
 /* ---- their threads ---- */
 
+/* They live as long as the run. (transfer full) */
+static GPtrArray *list_readers(RubatoTaskRun *run)
+{
+    GPtrArray *const readers = g_ptr_array_new();
+
+    pthread_mutex_lock(&run->lock);
+    for (guint i = 0; i < run->node_readers->len; i++)
+        if (run->node_readers->pdata[i] != NULL)
+            g_ptr_array_add(readers, run->node_readers->pdata[i]);
+    pthread_mutex_unlock(&run->lock);
+    return readers;
+}
+
+/* Where Adds are applied by their clock, those of the node's last steps may wait in servers for
+ * slower workers, and snapshots are without them. The scheduler has heard which rows came with them
+ * before it hears that the node's workers have ended: so it can say that if the node is lost. */
+static void tell_last_steps(RubatoTaskRun *run)
+{
+    uint64_t lowest = RUBATO_CLOCK_RETIRED;
+
+    for (size_t i = 0; i < run->n_tables; i++) {
+        const uint64_t of_table = run->routes[i].traits->applies_by_clock
+                                      ? task_run_lowest_clock(run, run->routes[i].table)
+                                      : RUBATO_CLOCK_RETIRED;
+
+        lowest = MIN(lowest, of_table);
+    }
+    g_autoptr(GPtrArray) readers = list_readers(run);
+    for (guint i = 0; i < readers->len; i++)
+        node_reader_tell_ended(readers->pdata[i], lowest);
+}
+
 /* A worker has ended: its function has returned, or never began. */
 static void retire(RubatoTaskRun *run, WorkerThread *self)
 {
@@ -410,6 +442,7 @@ static void retire(RubatoTaskRun *run, WorkerThread *self)
         complete(run, round);
         return;
     }
+    tell_last_steps(run);
     arrive(run, CONTROL_NO_ROUND);
 }
 
@@ -503,12 +536,9 @@ static void retire_clocks(RubatoTaskRun *run, RubatoWorker *worker)
 static void settle_readers(RubatoTaskRun *run, RubatoWorker *worker)
 {
     worker_close_readers(worker);
-    pthread_mutex_lock(&run->lock);
-    g_autoptr(GPtrArray) readers = g_ptr_array_copy(run->node_readers, NULL, NULL);
-    pthread_mutex_unlock(&run->lock);
+    g_autoptr(GPtrArray) readers = list_readers(run);
     for (guint i = 0; i < readers->len; i++)
-        if (readers->pdata[i] != NULL) /* it lives as long as the run */
-            node_reader_end_worker(readers->pdata[i], worker->rank);
+        node_reader_end_worker(readers->pdata[i], worker->rank);
 }
 
 /* The worker has done all, and its file says so, also if the process is killed from now on. */

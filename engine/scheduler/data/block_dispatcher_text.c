@@ -198,8 +198,9 @@ static bool read_ticket(BlockDispatcher *dispatcher, const char **at)
 {
     BlockTicketEvent news;
     BlockTicket ticket;
+    uint64_t clock;
 
-    if (!block_ticket_read(at, &news, &ticket) || news != BLOCK_TICKET_DEALT ||
+    if (!block_ticket_read(at, &news, &clock, &ticket) || news != BLOCK_TICKET_DEALT ||
         (ticket.end > 0 && ticket.end <= ticket.n_read) ||
         ticket.input >= dispatcher->inputs->len || ticket.epoch >= dispatcher->config.epochs ||
         ticket.block >= g_array_index(dispatcher->inputs, InputEntry, ticket.input).n_blocks)

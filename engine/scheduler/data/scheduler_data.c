@@ -14,6 +14,7 @@
 
 #include "engine/scheduler/data/block_dispatcher.h"
 #include "engine/scheduler/data/dealt_blocks.h"
+#include "engine/scheduler/data/ended_steps.h"
 #include "engine/scheduler/data/scheduler_kept.h"
 #include "engine/scheduler/scheduler_base.h"
 #include "engine/scheduler/tensors/scheduler_tensors.h"
@@ -21,28 +22,29 @@
 #include "engine/task/status_parts.h"
 
 #define WANTED_MAX 512u
+#define EVERY_CLOCK UINT64_MAX
 
 #define TASK_HAS_FAILED "a task failed whose readers it was to keep"
 #define READ_AGAIN \
     "there is no snapshot yet: workers in the place of lost ones read again what these had read"
-#define ENDED_AND_LOST                                                                         \
-    "there is no snapshot of the task any more: a node was lost whose workers had ended, and " \
-    "nobody knows which of the rows that they read the tables show already"
+#define ENDED_ALONE                                                                        \
+    "there is no snapshot yet: a node was lost whose workers had ended, and no other has " \
+    "opened the reader of which they had read rows"
 
 typedef struct {
     uint32_t first; /* the first node to open the reader; the members below are its own */
     uint32_t n_epochs;
-    char *kept_as;    /* NULL: no snapshot keeps it */
-    bool is_cut;      /* it is part of the snapshot that is cut */
-    bool is_by_clock; /* rows are in it if the clock of their step is */
-    bool lacks_log;   /* a node of workers that had ended is lost, with the clocks of their steps */
-    char *text;       /* "2 epochs, shuffled by seed 7, …" */
+    char *kept_as;      /* NULL: no snapshot keeps it */
+    bool is_cut;        /* it is part of the snapshot that is cut */
+    uint64_t cut_clock; /* which has the rows of steps before it; EVERY_CLOCK: all */
+    char *text;         /* "2 epochs, shuffled by seed 7, …" */
     char *digest;
     BlockDispatcher *dispatcher; /* NULL: a fixed split */
     DealtBlocks *dealt;          /* by worker; NULL: lost ones are not replaced */
-    GArray **inputs;             /* by node: the dispatcher's numbers of its inputs */
-    bool *has_asked;             /* by node: for blocks, so it has told all its inputs */
-    bool any_ended;              /* a node that lives was told that no block is left for it */
+    EndedSteps *ended;
+    GArray **inputs; /* by node: the dispatcher's numbers of its inputs */
+    bool *has_asked; /* by node: for blocks, so it has told all its inputs */
+    bool any_ended;  /* a node that lives was told that no block is left for it */
     uint32_t n_nodes;
 } Reading;
 
@@ -52,6 +54,7 @@ static void reading_free(Reading *reading)
         return;
     block_dispatcher_free(reading->dispatcher);
     dealt_blocks_free(reading->dealt);
+    ended_steps_free(reading->ended);
     for (uint32_t node = 0; node < reading->n_nodes; node++)
         g_array_free(reading->inputs[node], TRUE);
     g_free(reading->inputs);
@@ -106,6 +109,7 @@ static Reading *reading_alloc(uint32_t n_nodes)
     Reading *const reading = g_new0(Reading, 1);
 
     reading->n_nodes = n_nodes;
+    reading->ended = ended_steps_new(n_nodes);
     reading->inputs = g_new(GArray *, n_nodes);
     reading->has_asked = g_new0(bool, n_nodes);
     for (uint32_t i = 0; i < n_nodes; i++)
@@ -239,9 +243,17 @@ static bool is_new(Reading *reading, uint32_t worker, BlockTicketEvent news,
     return verdict == DEALT_IS_NEW;
 }
 
+static bool take_ended(Reading *reading, uint32_t node, uint64_t clock, const BlockTicket *rows)
+{
+    if (rows->end <= rows->n_read || rows->epoch >= reading->n_epochs)
+        return false;
+    ended_steps_add(reading->ended, node, clock, rows);
+    return true;
+}
+
 /* A node tells the result of a worker's ticket, with its own number of the input. */
 static bool take_news(Reading *reading, uint32_t node, uint32_t worker, BlockTicketEvent news,
-                      BlockTicket ticket)
+                      uint64_t clock, BlockTicket ticket)
 {
     const GArray *inputs = reading->inputs[node];
     bool ok;
@@ -249,7 +261,8 @@ static bool take_news(Reading *reading, uint32_t node, uint32_t worker, BlockTic
     const bool is_cut = news == BLOCK_TICKET_CUT || news == BLOCK_TICKET_CUT_BY_CLOCK;
 
     reading->is_cut |= is_cut;
-    reading->is_by_clock |= news == BLOCK_TICKET_CUT_BY_CLOCK;
+    if (news == BLOCK_TICKET_CUT_BY_CLOCK) /* all nodes tell the same */
+        reading->cut_clock = clock;
     if (is_cut || ticket.input >= inputs->len)
         return is_cut;
     ticket.input = g_array_index(inputs, uint32_t, ticket.input);
@@ -266,6 +279,8 @@ static bool take_news(Reading *reading, uint32_t node, uint32_t worker, BlockTic
         return block_dispatcher_note_done(reading->dispatcher, &ticket);
     case BLOCK_TICKET_UNDONE:
         return block_dispatcher_note_undone(reading->dispatcher, &ticket);
+    case BLOCK_TICKET_ENDED:
+        return take_ended(reading, node, clock, &ticket);
     default:
         return false;
     }
@@ -359,6 +374,7 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
     SchedulerTask *task = task_find(scheduler, want->epoch);
     BlockTicketEvent news;
     BlockTicket ticket;
+    uint64_t clock;
 
     if (task == NULL)
         return task_is_late(scheduler, want->epoch);
@@ -369,8 +385,8 @@ bool data_want(Scheduler *scheduler, uint32_t node, const Control *control)
         (reading->dealt != NULL && !has_worker(task, node, want->worker)))
         return false;
     for (const char *at = want->events; *at != '\0';)
-        if (!block_ticket_read(&at, &news, &ticket) ||
-            !take_news(reading, node, want->worker, news, ticket))
+        if (!block_ticket_read(&at, &news, &clock, &ticket) ||
+            !take_news(reading, node, want->worker, news, clock, ticket))
             return false;
     if (want->ends)
         answer_end(scheduler, node, want);
@@ -393,7 +409,8 @@ static void begin_cut(const SchedulerTask *task)
 
         if (reading == NULL || reading->kept_as == NULL)
             continue;
-        reading->is_cut = reading->is_by_clock = false;
+        reading->is_cut = false;
+        reading->cut_clock = EVERY_CLOCK;
         block_dispatcher_begin_cut(reading->dispatcher);
     }
 }
@@ -403,8 +420,11 @@ static void end_cut(Scheduler *scheduler, const SchedulerTask *task)
     for (guint i = 0; i < task->readings->len; i++) {
         const Reading *const reading = task->readings->pdata[i];
 
-        if (reading != NULL && reading->kept_as != NULL && reading->is_cut)
-            kept_put(scheduler, reading->kept_as, reading->text, reading->dispatcher);
+        if (reading == NULL || reading->kept_as == NULL || !reading->is_cut)
+            continue;
+        if (reading->cut_clock != EVERY_CLOCK)
+            ended_steps_cut(reading->ended, reading->cut_clock, reading->dispatcher);
+        kept_put(scheduler, reading->kept_as, reading->text, reading->dispatcher);
     }
 }
 
@@ -446,14 +466,15 @@ static bool is_behind(const SchedulerTask *task)
     return false;
 }
 
-/* Rows of an ended worker's last steps may be in no table yet, where Adds are applied by their
- * clock. Its node alone knew which ones, and has told that they were read. */
-static bool lacks_log(const SchedulerTask *task)
+/* Whether only nodes that are lost have read, so that none has told of the reader in the cut. Once
+ * another one opens it, that does. */
+static bool is_told_by_nobody(const SchedulerTask *task)
 {
     for (guint i = 0; i < task->readings->len; i++) {
         const Reading *const reading = task->readings->pdata[i];
 
-        if (reading != NULL && reading->is_by_clock && reading->lacks_log)
+        if (reading != NULL && reading->kept_as != NULL && !reading->is_cut &&
+            ended_steps_are_lost(reading->ended))
             return true;
     }
     return false;
@@ -463,18 +484,19 @@ Verdict data_find_tear(const Scheduler *scheduler)
 {
     const Verdict torn = { CONTROL_CODE(RUBATO_ERROR_CANCELLED), (char *)TASK_HAS_FAILED };
     const Verdict behind = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)READ_AGAIN };
-    const Verdict unknown = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)ENDED_AND_LOST };
+    const Verdict unknown = { CONTROL_CODE(RUBATO_ERROR_NODE_LOST), (char *)ENDED_ALONE };
     Verdict tear = scheduler->cut_is_torn ? torn : (Verdict){ .code = CONTROL_OK };
 
     for (guint i = 0; i < scheduler->tasks->len && !scheduler->cut_is_torn; i++) {
         const SchedulerTask *const task = scheduler->tasks->pdata[i];
 
-        if (!data_has_kept(task) || !(has_failed(task) || is_behind(task) || lacks_log(task)) ||
+        if (!data_has_kept(task) ||
+            !(has_failed(task) || is_behind(task) || is_told_by_nobody(task)) ||
             !kept_cuts_table_of(scheduler, task))
             continue;
         if (has_failed(task))
             return torn;
-        tear = lacks_log(task) ? unknown : behind;
+        tear = is_behind(task) ? behind : unknown;
     }
     return tear;
 }
@@ -511,6 +533,7 @@ void data_await(SchedulerTask *task, uint32_t node)
 
         if (reading == NULL || reading->dealt == NULL)
             continue;
+        ended_steps_begin_again(reading->ended, node);
         g_array_set_size(reading->inputs[node], 0);
         reading->has_asked[node] = false;
         for (uint32_t rank = tensors_first_rank(task->tensors, node); has_worker(task, node, rank);
@@ -525,7 +548,7 @@ void data_lose_ended(SchedulerTask *task, uint32_t node)
         Reading *const reading = task->readings->pdata[i];
 
         if (reading != NULL && reading->kept_as != NULL && reading->inputs[node]->len > 0)
-            reading->lacks_log = true;
+            ended_steps_lose(reading->ended, node);
     }
 }
 
@@ -618,8 +641,7 @@ static void walk_reading(StateWalk *walk, const SchedulerTask *task, Reading *it
     WALK(walk, it->n_epochs);
     walk_text(walk, &it->kept_as);
     WALK(walk, it->is_cut);
-    WALK(walk, it->is_by_clock);
-    WALK(walk, it->lacks_log);
+    WALK(walk, it->cut_clock);
     walk_text(walk, &it->text);
     walk_text(walk, &it->digest);
     it->dispatcher = block_dispatcher_walk(walk, it->dispatcher, it->n_nodes);
@@ -628,6 +650,7 @@ static void walk_reading(StateWalk *walk, const SchedulerTask *task, Reading *it
             it->dealt = dealt_blocks_new(tensors_first_rank(task->tensors, it->n_nodes));
         dealt_blocks_walk(walk, it->dealt);
     }
+    ended_steps_walk(walk, it->ended);
     for (uint32_t node = 0; node < it->n_nodes; node++)
         walk_array(walk, it->inputs[node], walk_own_number);
     walk_flags(walk, it->has_asked, it->n_nodes);

@@ -20,8 +20,9 @@
  * makes no difference. Snapshots of other tables have nothing of the task.
  *
  * Where Adds are applied by their clock, a node tells in CUT which rows of its workers' last steps
- * are not in the tables yet. If it is lost when its workers have ended, nobody can: what they read
- * is not dealt again. So from then on there is no snapshot of such a table while the task runs.
+ * are not in the tables yet. If it is lost when its workers have ended, what they read is not dealt
+ * again. So it has told before which rows they read at which clocks, and each CUT has its own
+ * clock: the scheduler tells in its place (ended_steps.h).
  *
  * Runs as scheduler.h says. */
 #include "engine/scheduler/data/scheduler_kept.h"

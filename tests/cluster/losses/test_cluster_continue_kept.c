@@ -3,16 +3,18 @@
  * which goes on from it trains on each row that is left once.
  *
  * docs/liveness.md: A task that continues. */
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include "engine/scheduler/data/scheduler_data.h"
 #include "tests/support/cluster/cluster_run.h"
 #include "tests/support/engine/engine_fixture.h"
 #include "tests/support/engine/kept_training.h"
 #include "tests/support/runner.h"
 #include "tests/support/store/small_snapshot.h"
 
-enum { N_NODES = 3, VICTIM = 2 };
+enum { N_NODES = 3, VICTIM = 2, N_AHEAD = 20 };
 
 static const char *const models[] = { "bsp", "asp" };
 
@@ -139,16 +141,78 @@ static bool go_on(RubatoEngine *engine, const void *data, GError **error)
            kept_training_run(engine, 0, &training, error) && kept_training_check(engine, error);
 }
 
-START_TEST(each_row_is_trained_on_once_from_snapshots_after_a_loss)
+static void expect_snapshots_to_go_on_from(const char *model)
 {
     g_autofree uint64_t *numbers = NULL;
     size_t n;
 
-    expect_survival(play_training, models[_i]);
     ck_assert(rubato_snapshot_list(directory, &numbers, &n, NULL));
     ck_assert_uint_gt(n, 0);
     for (size_t i = 0; i < n; i += 2)
-        g_free(cluster_play_alone(2, 2, go_on, &(From){ models[_i], numbers[i] }));
+        g_free(cluster_play_alone(2, 2, go_on, &(From){ model, numbers[i] }));
+}
+
+START_TEST(each_row_is_trained_on_once_from_snapshots_after_a_loss)
+{
+    expect_survival(play_training, models[_i]);
+    expect_snapshots_to_go_on_from(models[_i]);
+}
+END_TEST
+
+/* ---- workers that had ended ---- */
+
+/* What the scheduler's process writes when it has heard that the victim's workers have ended. */
+static int has_ended[2];
+
+/* The linker puts it in place of the library's function. */
+__typeof__(data_settle) __real_data_settle, __wrap_data_settle;
+void __wrap_data_settle(SchedulerTask *task, uint32_t node)
+{
+    __real_data_settle(task, node);
+    if (node == VICTIM && write(has_ended[1], "", 1) != 1)
+        g_printerr("the victim lives on\n");
+}
+
+static void *die_when_ended(void *data)
+{
+    char byte;
+
+    (void)data;
+    if (read(has_ended[0], &byte, 1) == 1)
+        (void)kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* The victim's worker is a clock ahead of the others when it returns. These wait until it is
+ * dead. Then the worker that asks for a snapshot is still at its clock. */
+static bool play_to_the_end(RubatoEngine *engine, const void *model, GError **error)
+{
+    const bool dies = is_victim(engine);
+    KeptTraining training = { .directory = directory,
+                              .snapshot_every =
+                                  rubato_engine_node(engine) == CLUSTER_IDS[0] ? N_AHEAD : 0,
+                              .ends_after = dies ? N_AHEAD + 1 : 0,
+                              .hold_after = N_AHEAD,
+                              .hold_fd = dies ? 0 : alive[0],
+                              .on_loss = RUBATO_ON_LOSS_CONTINUE };
+    pthread_t thread;
+
+    if (!dies)
+        close(alive[1]);
+    else
+        EXPECT(pthread_create(&thread, NULL, die_when_ended, NULL) == 0, "there is no thread");
+    return kept_training_create(engine, model, 1, error) &&
+           kept_training_run(engine, 0, &training, error) && kept_training_check(engine, error) &&
+           rubato_engine_barrier(engine, error);
+}
+
+START_TEST(each_row_is_trained_on_once_from_snapshots_after_the_loss_of_ended_workers)
+{
+    ck_assert_int_eq(pipe(has_ended), 0);
+    expect_survival(play_to_the_end, models[_i]);
+    expect_snapshots_to_go_on_from(models[_i]);
+    close(has_ended[0]);
+    close(has_ended[1]);
 }
 END_TEST
 
@@ -162,5 +226,8 @@ int main(void)
                         G_N_ELEMENTS(models));
     tcase_add_loop_test(cases, each_row_is_trained_on_once_from_snapshots_after_a_loss, 0,
                         G_N_ELEMENTS(models));
+    tcase_add_loop_test(cases,
+                        each_row_is_trained_on_once_from_snapshots_after_the_loss_of_ended_workers,
+                        0, G_N_ELEMENTS(models));
     return run_suite(suite);
 }

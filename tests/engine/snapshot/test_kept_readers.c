@@ -291,6 +291,64 @@ START_TEST(a_reader_is_restored_with_all_tables_alone)
 }
 END_TEST
 
+/* ---- a snapshot of a table that applies Adds at once, where others do by their clock ---- */
+
+static bool read_ahead(RubatoWorker *worker, RubatoReader *reader, GError **error)
+{
+    static const char *const other[] = { "other", NULL };
+    const RubatoSnapshotSpec of_other = { .directory = directory, .tables = other };
+    const RubatoSnapshotSpec of_all = { .directory = directory };
+    g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(RubatoKey));
+    g_autoptr(RubatoKVTable) seen = rubato_worker_open_kv_table(worker, "seen", RUBATO_I64, error);
+    g_autoptr(RubatoBatch) batch = NULL;
+    const int64_t one = 1;
+
+    TRY(seen != NULL && get_rows(reader, rows, &batch, error) &&
+        rubato_worker_begin_step(worker, error));
+    for (guint i = 0; i < rows->len; i++)
+        TRY(rubato_kv_table_add(seen, &g_array_index(rows, RubatoKey, i), 1, &one, error));
+    return rubato_kv_table_clock(seen, error) &&
+           rubato_worker_finish_rows(worker, reader, rows->len, error) &&
+           rubato_worker_end_step(worker, error) &&
+           rubato_worker_snapshot(worker, &of_other, NULL, error) &&
+           rubato_worker_snapshot(worker, &of_all, NULL, error);
+}
+
+/* Worker 0 is a clock ahead in both snapshots. */
+static bool cut_other_first(RubatoWorker *worker, void *dataset, GError **error)
+{
+    const RubatoReaderOptions options = { .epochs = KEPT_N_EPOCHS,
+                                          .batch_rows = KEPT_N_BATCH,
+                                          .shuffle = true,
+                                          .seed = 5,
+                                          .split = RUBATO_SPLIT_DYNAMIC,
+                                          .kept_as = "numbered" };
+    g_autoptr(RubatoReader) reader = rubato_worker_open_reader(worker, dataset, &options, error);
+
+    TRY(reader != NULL && (rubato_worker_rank(worker) != 0 || read_ahead(worker, reader, error)));
+    return rubato_worker_barrier(worker, error);
+}
+
+START_TEST(rows_are_left_to_be_read_behind_a_snapshot_of_another_table)
+{
+    static const char *const tables[] = { "seen", "other", NULL };
+    const RubatoTableSpec other = { .name = "other", .n_keys = 1, .model = "asp" };
+    g_autoptr(RubatoDataset) dataset = kept_training_rows();
+    g_autoptr(RubatoEngine) engine = learner(1, "bsp"), next = learner(2, "bsp");
+
+    MUST(rubato_engine_create_table(engine, &other, &error));
+    MUST(rubato_engine_create_table(next, &other, &error));
+    run_task_ok(engine, &(RubatoTask){ .name = "read ahead",
+                                       .run = cut_other_first,
+                                       .user_data = dataset,
+                                       .tables = tables,
+                                       .workers_per_node = 2 });
+    restore(next, 2);
+    run_training(next, 2, &(Job){ .snapshot_every = 0 });
+    check_rows_seen(next);
+}
+END_TEST
+
 /* ---- what does not fit ---- */
 
 typedef struct {
@@ -615,6 +673,7 @@ int main(void)
     tcase_add_test(cases, a_reader_that_has_ended_is_not_kept);
     tcase_add_test(cases, rows_of_a_block_that_another_worker_goes_on_with_are_done_once);
     tcase_add_test(cases, a_reader_is_restored_with_all_tables_alone);
+    tcase_add_test(cases, rows_are_left_to_be_read_behind_a_snapshot_of_another_table);
     tcase_add_test(cases, other_data_than_the_snapshot_s_are_refused);
     tcase_add_loop_test(cases, a_snapshot_whose_reader_makes_no_sense_is_passed_over, 0, 13);
     tcase_add_test(cases, calls_that_make_no_sense_are_refused);

@@ -119,11 +119,14 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     if (training->snapshot_every > 0 && training->on_loss == RUBATO_ON_LOSS_FAIL &&
         rubato_worker_local_rank(worker) == 0)
         TRY(rubato_worker_snapshot(worker, &snapshot, NULL, error));
-    while (rubato_reader_next(reader, &batch, error)) {
+    for (uint32_t i = 1; rubato_reader_next(reader, &batch, error); i++) {
         if (training->dies_unchanged)
             (void)kill(getpid(), SIGKILL);
         TRY(train_batch(worker, &it, batch, error));
-        await_end_of(training->hold_fd);
+        if (i == training->ends_after)
+            return true;
+        if (i >= training->hold_after)
+            await_end_of(training->hold_fd);
         const uint32_t n = atomic_fetch_add(&training->n_batches, 1) + 1;
 
         if (training->snapshot_every > 0 && n % training->snapshot_every == 0)

@@ -22,6 +22,8 @@ typedef struct {
                                        * snapshot comes before any batch of its first worker, if
                                        * no node is to be lost */
     bool dies_unchanged;              /* this process is killed before it has changed anything */
+    uint32_t ends_after;              /* batches of a worker, which returns then; 0: it reads all */
+    uint32_t hold_after;              /* batches of a worker, before which it does not wait: */
     int hold_fd;                      /* each worker goes on after a batch only once this file has
                                        * come to its end; 0: they do not wait */
     RubatoOnLoss on_loss;

@@ -318,17 +318,38 @@ START_TEST(tickets_come_back_from_text)
     g_autoptr(GString) text = g_string_new(NULL);
     BlockTicketEvent news;
     BlockTicket read;
+    uint64_t clock;
 
     block_ticket_write(text, BLOCK_TICKET_GIVEN_BACK, &ticket);
     ck_assert_uint_le(text->len, BLOCK_TICKET_TEXT_MAX);
     block_ticket_write(text, BLOCK_TICKET_DEALT, &(BlockTicket){ 0 });
     const char *at = text->str;
-    ck_assert(block_ticket_read(&at, &news, &read));
+    ck_assert(block_ticket_read(&at, &news, &clock, &read));
     ck_assert_int_eq(news, BLOCK_TICKET_GIVEN_BACK);
     ck_assert(read.epoch == ticket.epoch && read.input == ticket.input &&
               read.block == ticket.block && read.n_read == ticket.n_read && read.end == ticket.end);
-    ck_assert(block_ticket_read(&at, &news, &read));
+    ck_assert(block_ticket_read(&at, &news, &clock, &read));
     ck_assert_int_eq(news, BLOCK_TICKET_DEALT);
+    ck_assert_uint_eq(clock, 0);
+    ck_assert_int_eq(*at, '\0');
+}
+END_TEST
+
+START_TEST(tickets_come_back_with_their_clock)
+{
+    const BlockTicket ticket = { UINT32_MAX, UINT32_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX };
+    g_autoptr(GString) text = g_string_new(NULL);
+    BlockTicketEvent news;
+    BlockTicket read;
+    uint64_t clock;
+
+    block_ticket_write_clock(text, BLOCK_TICKET_ENDED, UINT64_MAX, &ticket);
+    ck_assert_uint_le(text->len, BLOCK_TICKET_TEXT_MAX);
+    const char *at = text->str;
+    ck_assert(block_ticket_read(&at, &news, &clock, &read));
+    ck_assert_int_eq(news, BLOCK_TICKET_ENDED);
+    ck_assert_uint_eq(clock, UINT64_MAX);
+    ck_assert(block_ticket_is_same(&read, &ticket) && read.n_read == ticket.n_read);
     ck_assert_int_eq(*at, '\0');
 }
 END_TEST
@@ -420,6 +441,8 @@ static const char *const no_tickets[] = {
     "d1 2 99999999999999999999 4\n",
     "d1 2 111111111111111111111 4\n",
     "d1  2 3 4\n",
+    "k1 2 3 4\n",
+    "d7 1 2 3 4 5\n",
 };
 
 START_TEST(text_that_is_no_ticket_is_refused)
@@ -427,8 +450,9 @@ START_TEST(text_that_is_no_ticket_is_refused)
     const char *at = no_tickets[_i];
     BlockTicketEvent news;
     BlockTicket read;
+    uint64_t clock;
 
-    ck_assert(!block_ticket_read(&at, &news, &read));
+    ck_assert(!block_ticket_read(&at, &news, &clock, &read));
     ck_assert_ptr_eq(at, no_tickets[_i]);
 }
 END_TEST
@@ -454,6 +478,7 @@ int main(void)
     tcase_add_test(rules, dispatcher_knows_that_it_does_not_know_what_is_left);
     tcase_add_test(rules, dispatcher_goes_on_from_its_text);
     tcase_add_test(rules, tickets_come_back_from_text);
+    tcase_add_test(rules, tickets_come_back_with_their_clock);
     tcase_add_loop_test(rules, text_that_is_no_ticket_is_refused, 0, G_N_ELEMENTS(no_tickets));
     suite_add_tcase(suite, rules);
     return run_suite(suite);

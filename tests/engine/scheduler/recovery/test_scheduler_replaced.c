@@ -566,6 +566,8 @@ START_TEST(a_task_does_not_wait_for_workers_that_had_ended)
 }
 END_TEST
 
+/* ---- snapshots of rows that show the steps of some clocks ---- */
+
 /* Those that live are told the step next; they do it. */
 static void others_do_step(uint64_t number, ControlStep step)
 {
@@ -576,27 +578,111 @@ static void others_do_step(uint64_t number, ControlStep step)
     }
 }
 
-/* Where Adds are applied by their clock, the node alone knew which of its rows are in no table yet.
- * _i: whether rows are in a cut by their clock. */
-START_TEST(no_snapshot_goes_by_clocks_once_ended_workers_are_lost)
+/* In CUT one of them tells that. */
+static void others_cut(uint64_t number, uint32_t epoch, const char *told)
 {
-    const bool by_clock = _i == 1;
+    ask_for_snapshot(number);
+    others_do_step(number, CONTROL_STEP_PREPARE);
+    others_do_step(number, CONTROL_STEP_CLOSE);
+    say(0, want(0, epoch, 0, told));
+    others_do_step(number, CONTROL_STEP_CUT);
+}
+
+/* The rows that whoever goes on from the snapshot reads before all others. */
+static void expect_cut(uint64_t number, uint32_t epoch, const char *told, const char *tickets)
+{
+    g_autofree char *end = g_strdup_printf("\ninput 20 4 1 0 1 0 a\n%s", tickets);
+
+    others_cut(number, epoch, told);
+    others_do_step(number, CONTROL_STEP_WRITE);
+    g_autoptr(GHashTable) readers = scheduler_cut_readers(scheduler);
+    const char *const text = g_hash_table_lookup(readers, "rows");
+    ck_assert_msg(text != NULL && g_str_has_suffix(text, end), "%s", text);
+    others_do_step(number, CONTROL_STEP_COMMIT);
+    others_do_step(number, CONTROL_STEP_FORGET);
+    const ControlSnapshot *const snapshot = &expect(0, CONTROL_SNAPSHOT_END)->snapshot;
+    ck_assert_uint_eq(snapshot->number, number);
+    ck_assert_uint_eq(snapshot->outcome.code, CONTROL_OK);
+}
+
+/* Its worker reads a block, in steps that it may tell, and ends. */
+static void read_and_end(uint32_t epoch, const char *steps)
+{
+    g_autofree char *told = g_strdup_printf("f0 0 0 0\n%s", steps);
+
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    say(GONE, want(GONE, epoch, 0, told));
+    arrive(GONE, epoch, CONTROL_NO_ROUND);
+}
+
+static uint32_t begin_to_read(void)
+{
     const uint32_t epoch = begin_task();
 
     for (uint32_t i = 0; i < N_NODES; i++)
         open_reader(i, epoch, "rows");
-    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
-    say(GONE, want(GONE, epoch, 0, "f0 0 0 0\n"));
-    arrive(GONE, epoch, CONTROL_NO_ROUND);
+    return epoch;
+}
+
+/* Where Adds are applied by their clock, the node alone knew which of its rows are in no table yet;
+ * so it has told them. One that lives tells that itself, in each snapshot.
+ * _i: whether the scheduler's process is another one. */
+START_TEST(snapshots_are_without_later_steps_of_lost_workers_that_had_ended)
+{
+    const uint32_t epoch = begin_to_read();
+
+    read_and_end(epoch, "e4 0 0 0 0 3\ne5 0 0 0 3 5\n");
+    say(2, want(2, epoch, 0, "e9 0 0 0 5 8\n"));
+    if (_i == 1)
+        read_scheduler_again();
     lose_and_go_on(2);
-    ask_for_snapshot(1);
-    others_do_step(1, CONTROL_STEP_PREPARE);
-    others_do_step(1, CONTROL_STEP_CLOSE);
-    say(0, want(0, epoch, 0, by_clock ? "k0 0 0 0\n" : "c0 0 0 0\n"));
-    others_do_step(1, CONTROL_STEP_CUT);
-    others_do_step(1, by_clock ? CONTROL_STEP_FORGET : CONTROL_STEP_WRITE);
-    if (by_clock)
-        expect_snapshot(1, "a node was lost whose workers had ended, and nobody knows which");
+    if (_i == 1)
+        read_scheduler_again();
+    expect_cut(1, epoch, "k3 0 0 0 0\n", "d0 0 0 0 5\n");
+    expect_cut(2, epoch, "k5 0 0 0 0\n", "d0 0 0 3 5\n");
+    expect_cut(3, epoch, "c0 0 0 0\n", ""); /* rows show the steps of all clocks */
+    expect_cut(4, epoch, "k6 0 0 0 0\n", "");
+}
+END_TEST
+
+/* The process was lost before its worker had ended: another one reads the same, and tells again. */
+START_TEST(steps_that_others_repeat_are_told_by_them)
+{
+    const uint32_t epoch = begin_to_read();
+
+    ask(GONE, epoch, 1, "", "d0 0 0 0\n");
+    say(GONE, want(GONE, epoch, 0, "f0 0 0 0\ne4 0 0 0 0 3\n"));
+    lose_and_replace();
+    take_over(epoch);
+    open_reader(GONE, epoch, "rows");
+    read_and_end(epoch, "e7 0 0 0 4 5\n");
+    lose_and_go_on(4);
+    expect_cut(1, epoch, "k3 0 0 0 0\n", "d0 0 0 4 5\n");
+}
+END_TEST
+
+/* Then nobody tells how far it is read. */
+START_TEST(no_snapshot_comes_if_lost_workers_alone_have_opened_a_reader)
+{
+    const uint32_t epoch = begin_to_read();
+
+    read_and_end(epoch, "");
+    lose_and_go_on(2);
+    others_cut(1, epoch, "");
+    others_do_step(1, CONTROL_STEP_FORGET);
+    expect_snapshot(1, "no other has opened the reader");
+    expect_cut(2, epoch, "k1 0 0 0 0\n", "");
+}
+END_TEST
+
+static const char *const wrong_steps[] = { "e4 0 0 0 3 3\n", "e4 0 0 0 3\n", "e4 1 0 0 0 3\n",
+                                           "e4 0 1 0 0 3\n" };
+
+START_TEST(steps_of_no_rows_are_refused)
+{
+    const uint32_t epoch = begin_to_read();
+
+    ck_assert(!hears(0, want(0, epoch, 0, wrong_steps[_i])));
 }
 END_TEST
 
@@ -620,7 +706,11 @@ int main(void)
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_read_again);
     tcase_add_test(cases, snapshots_without_a_table_of_the_task_do_not_wait_for_lost_workers);
     tcase_add_test(cases, no_snapshot_comes_before_workers_have_asked_again);
-    tcase_add_loop_test(cases, no_snapshot_goes_by_clocks_once_ended_workers_are_lost, 0, 2);
+    tcase_add_loop_test(cases, snapshots_are_without_later_steps_of_lost_workers_that_had_ended, 0,
+                        2);
+    tcase_add_test(cases, steps_that_others_repeat_are_told_by_them);
+    tcase_add_test(cases, no_snapshot_comes_if_lost_workers_alone_have_opened_a_reader);
+    tcase_add_loop_test(cases, steps_of_no_rows_are_refused, 0, G_N_ELEMENTS(wrong_steps));
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
