@@ -9,10 +9,13 @@
 
 #include "models/shard/shard.h"
 
-/* Whether rows may be sent ahead: they can be listed piece by piece, and none leaves the shard. */
+/* Whether rows may be sent ahead: they can be listed piece by piece, and none leaves the shard that
+ * would stay for requests to the other server. Rows that expire may be sent ahead, too: sweeps are
+ * held meanwhile. */
 bool shard_goes_ahead(const RubatoShard *shard);
 
-/* From now on the shard notes which rows change, or are made. */
+/* From now on the shard notes which rows change, or are made. Until the end no sweep removes rows
+ * that have expired, and shard_leave_out_absent keeps them. */
 void shard_begin_ahead(RubatoShard *shard);
 
 /* Whether it does, and has had memory for all of them so far. */

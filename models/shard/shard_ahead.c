@@ -15,9 +15,19 @@ struct ShardAhead {
     bool lacks_memory;
 };
 
+/* Whether what was sent of a row has expired at the other server when the row has left this one.
+ * Sweeps are held. So the row has left because a write came to it when it had expired, and was not
+ * admitted. What was sent was written when the row was, or before. So it is as old at least; but if
+ * its values count, they may have been others. */
+static bool expires_with_copies(const RubatoShard *shard)
+{
+    return shard->expiry == NULL || shard->admission == NULL ||
+           shard->expiry->expires == expiry_is_of_age;
+}
+
 bool shard_goes_ahead(const RubatoShard *shard)
 {
-    return shard->bounded == NULL && shard_has_pieces(shard);
+    return shard->spec->max_bytes == 0 && shard_has_pieces(shard) && expires_with_copies(shard);
 }
 
 static void begin_notes(RubatoShard *shard)

@@ -156,13 +156,14 @@ void shard_release_sweeps(RubatoShard *shard)
 }
 
 /* A shard of which rows expire has no image. Between tasks its rows are listed in slices, and a
- * sweep would change their order: it is held meanwhile. */
+ * sweep would change their order: it is held meanwhile. So it is while rows are sent ahead of a
+ * move: what was sent of a row has to be there until what it has become is sent. */
 bool shard_sweep(RubatoShard *shard, uint32_t *n_looks)
 {
     const uint64_t pause = MAX(1, shard->spec->expire_after / SWEEPS_AN_AGE);
 
     assert(shard->image == NULL);
-    if (shard->holds_sweeps) {
+    if (shard->holds_sweeps || shard->ahead != NULL) {
         *n_looks = 0;
         return false;
     }

@@ -181,7 +181,10 @@ size_t shard_leave_out_absent(RubatoShard *shard, RubatoKey *keys, size_t n)
     for (size_t begin = 0; begin < n; begin += BLOCK) {
         const size_t some = MIN(n - begin, BLOCK);
 
-        shard_find(shard, keys + begin, some, rows);
+        if (shard->ahead != NULL && !shard->is_dense)
+            shard->ops->find(shard->storage, keys + begin, some, rows);
+        else
+            shard_find(shard, keys + begin, some, rows);
         for (size_t i = 0; i < some; i++) {
             const RubatoKey key = keys[begin + i];
 

@@ -8,9 +8,10 @@
  * on, until they are few or this has been done ROUNDS times: then they change as fast as they are
  * sent. What has changed since goes along when the part moves (moving_rows.c).
  *
- * A row that is sent again replaces what came before. None is ever removed: tables whose rows leave
- * are not sent ahead (shard_goes_ahead), and all of their rows go when the part moves. So it is if
- * there is no memory for the notes.
+ * A row that is sent again replaces what came before. None is ever removed. A row that has expired
+ * is sent as any other, and has expired at the other server, too; sweeps are held meanwhile. Tables
+ * that evict rows are not sent ahead (shard_goes_ahead), and all of their rows go when the part
+ * moves. So it is if there is no memory for the notes.
  *
  * Why the wait ends: the other server handles each message without a wait, and room in the window
  * to it comes by that. If its node is lost, or the run ends, the wait ends with an error.

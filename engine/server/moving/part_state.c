@@ -431,7 +431,7 @@ bool part_state_send_rest(const PartState *state, GArray *keys, GError **error)
 
     return part_state_send_first(state, error) && send_admission(state, error) &&
            part_state_send_keys(state, keys, &n_sent, &n_bytes, error) &&
-           part_state_send_last(state, error);
+           part_state_send_uses(state, error) && part_state_send_last(state, error);
 }
 
 bool part_state_send_slice(const PartState *state, PartSlice *slice, size_t n_bytes, GError **error)

@@ -78,7 +78,7 @@ bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, 
 bool part_state_send_rest(const PartState *state, GArray *keys, GError **error);
 
 /* False: `send` has failed. Where rows come, their counts of uses grow; the second function sends
- * those counts alone, which a replica needs once more behind its rows. */
+ * those counts alone, which a part needs once more behind its rows if these came in slices. */
 bool part_state_send(const PartState *state, GError **error);
 bool part_state_send_uses(const PartState *state, GError **error);
 

@@ -93,17 +93,20 @@ typedef struct {
     uint32_t victim, scheduler;
     const char *over;
     const FlowSizes *(*sizes)(void); /* small: who sends waits for room when the other one dies */
+    bool expires;                    /* the table's rows */
 } Death;
 
 static const Death deaths[] = {
-    { MOMENT_SEND_ROWS, FROM, OTHER, "tcp", test_sizes },
-    { MOMENT_TAKE_ROWS, TO, OTHER, "shm", small_sizes },
-    { MOMENT_SEND_ROWS, FROM, FROM, "shm", test_sizes },
-    { MOMENT_SEND_MODELS, FROM, TO, "tcp", test_sizes },
-    { MOMENT_TAKE_ROWS, TO, TO, "tcp", test_sizes },
-    { MOMENT_KEEP, TO, OTHER, "tcp", test_sizes },
-    { MOMENT_KEEP, TO, TO, "shm", test_sizes },
-    { MOMENT_FREE, FROM, OTHER, "shm", test_sizes },
+    { MOMENT_SEND_ROWS, FROM, OTHER, "tcp", test_sizes, false },
+    { MOMENT_TAKE_ROWS, TO, OTHER, "shm", small_sizes, false },
+    { MOMENT_SEND_ROWS, FROM, FROM, "shm", test_sizes, false },
+    { MOMENT_SEND_MODELS, FROM, TO, "tcp", test_sizes, false },
+    { MOMENT_TAKE_ROWS, TO, TO, "tcp", test_sizes, false },
+    { MOMENT_KEEP, TO, OTHER, "tcp", test_sizes, false },
+    { MOMENT_KEEP, TO, TO, "shm", test_sizes, false },
+    { MOMENT_FREE, FROM, OTHER, "shm", test_sizes, false },
+    { MOMENT_SEND_ROWS, FROM, OTHER, "shm", test_sizes, true },
+    { MOMENT_TAKE_ROWS, TO, OTHER, "tcp", test_sizes, true },
 };
 
 /* Under a sanitizer the wait for each death is longer, and these see the most. */
@@ -127,6 +130,24 @@ static const RubatoTableSpec rows_spec = {
     .name = "rows", .width = WIDTH, .n_keys = N_KEYS, .model = "ssp", .staleness = 1
 };
 
+/* Rows that expire are in hash storage, which has none at first. */
+static bool create_rows(RubatoEngine *engine, const Death *death, GError **error)
+{
+    RubatoTableSpec spec = rows_spec;
+    g_autofree float *rows = g_new0(float, (size_t)N_KEYS *WIDTH);
+
+    if (!death->expires)
+        return rubato_engine_create_table(engine, &spec, error);
+    spec.storage = "hash";
+    spec.n_keys = 0;
+    spec.expire = "clocks";
+    spec.expire_after = 1000000;
+    return rubato_engine_create_table(engine, &spec, error) &&
+           (engine->self != OTHER ||
+            rubato_engine_set_range(engine, "rows", 0, N_KEYS, rows, error)) &&
+           rubato_engine_barrier(engine, error);
+}
+
 /* The move and the task must both fail, and say who was lost. */
 static bool play_death(RubatoEngine *engine, const void *data, GError **error)
 {
@@ -140,7 +161,7 @@ static bool play_death(RubatoEngine *engine, const void *data, GError **error)
     GError *found = NULL;
     RubatoTaskRun *run;
 
-    if (!rubato_engine_create_table(engine, &rows_spec, error))
+    if (!create_rows(engine, death, error))
         return false;
     run = rubato_engine_start(engine, &task, error);
     if (run == NULL)

@@ -1,5 +1,6 @@
 /* A shard whose rows are sent ahead notes those that change meanwhile (models/shard/ahead.h). */
 #include "models/shard/ahead.h"
+#include "tests/support/engine/expiring_rows.h"
 #include "tests/support/engine/shard_fixture.h"
 #include "tests/support/runner.h"
 
@@ -52,18 +53,58 @@ START_TEST(rows_that_change_are_noted)
 END_TEST
 
 /* A row that has been sent, and then left, would stay at the other server. */
-START_TEST(rows_that_may_leave_are_not_sent_ahead)
+START_TEST(rows_that_may_leave_for_requests_are_not_sent_ahead)
 {
-    RubatoTableSpec specs[] = { { .dtype = RUBATO_F32 },
-                                { .dtype = RUBATO_F32, .max_bytes = 8 << 20 },
-                                { .dtype = RUBATO_F32, .expire = "clocks", .expire_after = 3 } };
+    static const struct {
+        RubatoTableSpec spec;
+        bool goes;
+    } cases[] = {
+        { { .dtype = RUBATO_F32 }, true },
+        { { .dtype = RUBATO_F32, .max_bytes = 8 << 20 }, false },
+        { { .dtype = RUBATO_F32, .expire = "clocks", .expire_after = 3 }, true },
+        { { .dtype = RUBATO_F32,
+            .expire = "seconds",
+            .expire_after = 3,
+            .admit = "probability",
+            .admit_probability = .5 },
+          true },
+        { { .width = 2, .expire = "score", .expire_below = 1 }, true },
+        { { .width = 2,
+            .expire = "score",
+            .expire_below = 1,
+            .admit = "probability",
+            .admit_probability = .5 },
+          false },
+    };
 
-    for (size_t i = 0; i < G_N_ELEMENTS(specs); i++) {
-        RubatoShard *const shard = shard_make(&specs[i], "hash", N_KEYS);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        RubatoTableSpec spec = cases[i].spec;
+        RubatoShard *const shard = shard_make(&spec, "hash", N_KEYS);
 
-        ck_assert(shard_goes_ahead(shard) == (i == 0));
+        ck_assert_msg(shard_goes_ahead(shard) == cases[i].goes, "case %zu", i);
         shard_free(shard);
     }
+}
+END_TEST
+
+START_TEST(no_sweep_removes_rows_that_are_sent_ahead)
+{
+    RubatoTableSpec spec = { .dtype = RUBATO_F32, .expire = "clocks", .expire_after = 3 };
+    RubatoShard *const shard = shard_make(&spec, "hash", N_KEYS);
+    RubatoKey keys[] = { SHARD_FIRST_KEY, SHARD_FIRST_KEY + 4, SHARD_FIRST_KEY + 5 };
+
+    add(shard, 0, 5);
+    shard_begin_ahead(shard);
+    shard_pass_time(shard, 3);
+    add(shard, 0, 1);
+    sweep_all(shard);
+    ck_assert_uint_eq(shard_n_rows(shard), 5);
+    ck_assert_uint_eq(shard_leave_out_absent(shard, keys, 3), 2); /* one of them has expired */
+    shard_end_ahead(shard);
+    ck_assert_uint_eq(shard_leave_out_absent(shard, keys, 2), 1);
+    sweep_all(shard);
+    ck_assert_uint_eq(shard_n_rows(shard), 1);
+    shard_free(shard);
 }
 END_TEST
 
@@ -73,7 +114,8 @@ int main(void)
     TCase *const cases = tcase_create("cases");
 
     tcase_add_loop_test(cases, rows_that_change_are_noted, 0, 2);
-    tcase_add_test(cases, rows_that_may_leave_are_not_sent_ahead);
+    tcase_add_test(cases, rows_that_may_leave_for_requests_are_not_sent_ahead);
+    tcase_add_test(cases, no_sweep_removes_rows_that_are_sent_ahead);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }

@@ -78,6 +78,10 @@ static bool create_tables(SimNode *node, const SimJob *job, GError **error)
             spec.admit = "probability";
             spec.admit_probability = 1;
         }
+        if (sim_table_expires(scenario, table)) {
+            spec.expire = "clocks";
+            spec.expire_after = UINT32_MAX;
+        }
         TRY(rubato_engine_create_table(node->engine, &spec, error));
     }
     return true;

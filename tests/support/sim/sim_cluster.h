@@ -136,6 +136,12 @@ static inline bool sim_table_admits(const SimScenario *scenario, const SimTable 
            !sim_table_creates(scenario, table);
 }
 
+/* Whether rows of the table may expire, although none lives long enough. */
+static inline bool sim_table_expires(const SimScenario *scenario, const SimTable *table)
+{
+    return table->is_hash && scenario->n_replicas == 0 && scenario->seed % 2 == 1;
+}
+
 #define SIM_UNREAD_KEY (UINT64_C(1) << 40)
 #define SIM_UNREAD_KEYS 1000
 

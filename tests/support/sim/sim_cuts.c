@@ -98,7 +98,8 @@ static void judge(const SimJob *job, SimCut *cut)
     for (uint32_t i = 0; i < scenario->n_workers; i++)
         prefixes[i] = (SimPrefix){ .first_unseen = UINT64_MAX };
     for (uint32_t i = 0; i < scenario->n_tables; i++)
-        if (scenario->tables[i].handle == SIM_HANDLE_RAGGED)
+        if (scenario->tables[i].handle == SIM_HANDLE_RAGGED ||
+            sim_table_expires(scenario, &scenario->tables[i]))
             continue; /* it has no images */
         else if (scenario->tables[i].model == SIM_MODEL_BSP)
             sim_history_check_clock(job->histories[i], cut->rows[i], cut->clocks[i]);

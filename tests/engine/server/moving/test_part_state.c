@@ -1,5 +1,14 @@
 /* Rows of a list of keys that are sent to another part (engine/server/moving/part_state.h). */
 #include "engine/server/moving/part_state.h"
+
+#include <string.h>
+
+#include "engine/server/request_ops.h"
+#include "io/data/random.h"
+#include "models/shard/ahead.h"
+#include "models/spec.h"
+#include "tests/support/engine/expiring_rows.h"
+#include "tests/support/engine/shard_digest.h"
 #include "tests/support/engine/shard_fixture.h"
 #include "tests/support/runner.h"
 
@@ -52,12 +61,183 @@ START_TEST(listed_rows_are_sent_in_slices)
 }
 END_TEST
 
+/* ---- rows that expire while they are sent ahead ---- */
+
+enum { N_SEEDS = 40, N_FEW = 500, AFTER = 6, N_ROUNDS = 2, FEW_BYTES = 400 };
+
+/* The last of them admits keys by counts, the one before has rows that expire by their score. */
+enum { N_UNBOUNDED_SHAPES = 5, SHAPE_SCORE = N_UNBOUNDED_SHAPES, SHAPE_ADMIT, N_SHAPES };
+
+/* The one that moves, one that gets the same requests and stays, and the one that gets all that is
+ * sent. */
+typedef struct {
+    RubatoTableSpec spec;
+    RubatoShard *from, *stays, *to;
+    Random random;
+} Moved;
+
+static RubatoTableSpec spec_of(int shape)
+{
+    if (shape == SHAPE_SCORE)
+        return (RubatoTableSpec){ .width = 2,
+                                  .expire = "score",
+                                  .expire_below = 3,
+                                  .expire_decay = .8,
+                                  .expire_show_weight = 1,
+                                  .expire_click_weight = 1 };
+    RubatoTableSpec spec = expiring_by_clocks(expiring_shapes[shape % N_UNBOUNDED_SHAPES], AFTER);
+
+    if (shape == SHAPE_ADMIT) {
+        spec.admit = "count";
+        spec.admit_count = 2;
+        spec.admit_bytes = 1 << 16;
+    }
+    return spec;
+}
+
+static uint64_t below(Moved *moved, uint64_t n)
+{
+    return random_bits(&moved->random) % n;
+}
+
+/* The same on two of them. */
+static void change(Moved *moved, RubatoShard *one, RubatoShard *other)
+{
+    const RubatoKey key = SHARD_FIRST_KEY + below(moved, N_FEW);
+    const int number = (int)below(moved, 9);
+    const uint64_t what = below(moved, 40);
+
+    for (int i = 0; i < 2; i++) {
+        RubatoShard *const shard = i == 0 ? one : other;
+
+        if (what == 0)
+            shard_pass_time(shard, 1);
+        else if (what < 4)
+            (void)sweep_some(shard);
+        else if (what < 6)
+            set_number(shard, key, number);
+        else
+            add_number(shard, key, number);
+    }
+}
+
+static void change_some(Moved *moved)
+{
+    for (uint64_t n = below(moved, 60); n > 0; n--)
+        change(moved, moved->from, moved->stays);
+}
+
+/* As the server that expects the part does. */
+static bool deliver(void *user, Message *message, GError **error)
+{
+    const Moved *const moved = user;
+    const RequestOps *const ops = request_ops[message->kind];
+
+    (void)error;
+    ck_assert_ptr_null(ops->find_fault == NULL ? NULL
+                                               : ops->find_fault(moved->to, &message->request));
+    ck_assert_uint_eq(message->row_bytes, request_row_bytes(ops, &moved->spec));
+    ops->between_tasks(moved->to, &message->request);
+    return true;
+}
+
+static bool has_row(RubatoShard *shard, RubatoKey key)
+{
+    return shard_leave_out_absent(shard, &key, 1) == 1;
+}
+
+/* What requests see, and what decides what they will see. */
+static void expect_same(const Moved *moved, RubatoShard *one, RubatoShard *other)
+{
+    const size_t bytes = spec_row_bytes(&moved->spec) + spec_state_bytes(&moved->spec);
+    g_autofree char *rows = g_malloc0(2 * bytes);
+    const size_t n_words = shard_n_admission_words(one);
+    g_autofree uint64_t *words = g_new0(uint64_t, 2 * n_words + 1);
+
+    for (RubatoKey key = SHARD_FIRST_KEY; key < SHARD_FIRST_KEY + N_FEW; key++) {
+        const RubatoKeys keys = { .first = key, .n = 1 };
+
+        ck_assert_msg(has_row(one, key) == has_row(other, key), "row %u", (unsigned)key);
+        if (!has_row(one, key))
+            continue;
+        shard_get(one, &keys, rows);
+        shard_get(other, &keys, rows + bytes);
+        shard_get_state(one, &keys, rows + spec_row_bytes(&moved->spec));
+        shard_get_state(other, &keys, rows + bytes + spec_row_bytes(&moved->spec));
+        ck_assert_mem_eq(rows, rows + bytes, bytes);
+    }
+    ck_assert_uint_eq(shard_uses(one).time, shard_uses(other).time);
+    ck_assert_uint_eq(shard_n_admission_words(other), n_words);
+    if (n_words > 0) {
+        shard_get_admission(one, 0, n_words, words);
+        shard_get_admission(other, 0, n_words, words + n_words);
+    }
+    ck_assert_mem_eq(words, words + n_words, n_words * sizeof *words);
+}
+
+static void send_rows_ahead(Moved *moved, const PartState *state)
+{
+    PartSlice slice = { 0 };
+
+    while (!slice.has_all_rows) {
+        size_t n_bytes = FEW_BYTES;
+
+        ck_assert(part_state_send_rows(state, &slice, &n_bytes, NULL));
+        change_some(moved);
+    }
+    part_slice_clear(&slice);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        g_autoptr(GArray) keys = shard_take_ahead(moved->from);
+
+        for (size_t n_sent = 0; n_sent < keys->len;) {
+            size_t n_bytes = FEW_BYTES;
+
+            ck_assert(part_state_send_keys(state, keys, &n_sent, &n_bytes, NULL));
+            change_some(moved);
+        }
+    }
+}
+
+/* _i: a shape and a seed. */
+START_TEST(a_part_whose_rows_expire_while_they_are_sent_is_as_one_that_stays)
+{
+    Moved moved = { .spec = spec_of(_i % N_SHAPES), .random = { (uint64_t)_i + 1 } };
+    PartState state = { .send = deliver, .user = &moved };
+
+    moved.from = shard_make(&moved.spec, "hash", 0);
+    moved.stays = shard_make(&moved.spec, "hash", 0);
+    moved.to = shard_make(&moved.spec, "hash", 0);
+    state.shard = moved.from;
+    for (int i = 0; i < 3000; i++)
+        change(&moved, moved.from, moved.stays);
+    ck_assert(shard_goes_ahead(moved.from));
+    shard_begin_ahead(moved.from);
+    ck_assert(part_state_init(&state));
+    send_rows_ahead(&moved, &state);
+    g_autoptr(GArray) keys = shard_take_ahead(moved.from);
+    ck_assert(part_state_send_rest(&state, keys, NULL));
+    part_state_clear(&state);
+    ck_assert_uint_eq(shard_uses(moved.to).n_uses, shard_uses(moved.from).n_uses);
+    if (_i % N_SHAPES != SHAPE_ADMIT) /* else there may be more that have expired */
+        ck_assert_uint_eq(shard_digest(moved.to), shard_digest(moved.from));
+    expect_same(&moved, moved.stays, moved.to);
+    for (int i = 0; i < 2000; i++)
+        change(&moved, moved.stays, moved.to);
+    expect_same(&moved, moved.stays, moved.to);
+    shard_free(moved.from);
+    shard_free(moved.stays);
+    shard_free(moved.to);
+}
+END_TEST
+
 int main(void)
 {
     Suite *const suite = suite_create("part state");
     TCase *const cases = tcase_create("cases");
 
     tcase_add_loop_test(cases, listed_rows_are_sent_in_slices, 0, 2);
+    tcase_add_loop_test(cases, a_part_whose_rows_expire_while_they_are_sent_is_as_one_that_stays, 0,
+                        N_SEEDS * N_SHAPES);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
