@@ -15,11 +15,12 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
 endif()
 
-# Many programs are linked in the builds that sanitizers are for, and with LLD in a third of the time.
+# Many programs are linked in the builds that sanitizers are for, and with LLD in a third of the time. As
+# many as there are processors are linked at a time, so each has one thread.
 find_program(LLD ld.lld)
 mark_as_advanced(LLD)
 if(LLD AND RUBATO_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
-    add_link_options(-fuse-ld=lld)
+    add_link_options(-fuse-ld=lld LINKER:--threads=1)
 endif()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
