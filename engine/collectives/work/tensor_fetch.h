@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "engine/collectives/work/tensor_stream.h"
+
 #define TENSOR_LINE_BYTES 64
 
 /* Copies n bytes. As many of an array that is soon written come into the cache meanwhile: a
@@ -17,6 +19,12 @@ static inline void tensor_copy_fetching(void *to, const void *from, size_t n, co
     char *at = to;
     const char *of = from, *line = fetched;
 
+    if (tensor_stream_moves()) {
+        for (size_t i = 0; i < n; i += TENSOR_LINE_BYTES)
+            __builtin_prefetch(line + i, /* rw= */ 1);
+        memcpy(to, from, n);
+        return;
+    }
     for (; n >= TENSOR_LINE_BYTES; n -= TENSOR_LINE_BYTES, at += TENSOR_LINE_BYTES,
                                    of += TENSOR_LINE_BYTES, line += TENSOR_LINE_BYTES) {
         __builtin_prefetch(line, /* rw= */ 1);

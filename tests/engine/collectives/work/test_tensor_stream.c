@@ -38,6 +38,8 @@ START_TEST(whole_arrays_are_copied_and_nothing_else)
             tensor_stream(far + far_at, from + at, n);
         else if (_i == 1)
             tensor_stream_near(near + near_at, from + at, n);
+        else if (_i == 3)
+            tensor_stream_both_by_lines(near + near_at, far + far_at, from + at, n);
         else
             tensor_stream_both(near + near_at, far + far_at, from + at, n);
         tensor_stream_end();
@@ -55,7 +57,7 @@ int main(void)
     Suite *const suite = suite_create("tensor_stream");
     TCase *const cases = tcase_create("cases");
 
-    tcase_add_loop_test(cases, whole_arrays_are_copied_and_nothing_else, 0, 3);
+    tcase_add_loop_test(cases, whole_arrays_are_copied_and_nothing_else, 0, 4);
     suite_add_tcase(suite, cases);
     return run_suite(suite);
 }
