@@ -85,6 +85,8 @@ bool tensor_exchange_is_linked(const TensorExchange *exchange)
 void tensor_exchange_link(TensorExchange *exchange, const TensorLinks *links, void *user)
 {
     exchange->links = links;
+    for (uint32_t i = 0; i < exchange->n_local; i++)
+        exchange->spinners[i].looks_long = true; /* another node copies its values meanwhile */
     if (exchange->place.tuning != NULL) {
         exchange->wants_cutovers = true;
         exchange->wanted_cutovers = tensor_tuning_cutovers(exchange->place.tuning);

@@ -19,6 +19,11 @@
 #define LONGEST_NS 50000
 #define MOST_SHARING 64u
 
+/* The same where what a thread waits for takes long: a sleep and two wake-ups take 15 to 130 us, as
+ * the machine has it. Not for all: two workers that the kernel has put on one processor would stay
+ * there longer, as only a sleep parts them. */
+#define LONGEST_LONG_NS 200000
+
 /* Threads that take turns give the processor away after each look, so a longer attempt costs others
  * little. A sleep costs more than it seems: a sender must wake this thread, usually on its own
  * processor, where it waits until the sender gives way. And each thread that sleeps makes the
@@ -106,9 +111,10 @@ static int64_t longest_ns(const Spinner *spinner)
 {
     const int64_t n = spinner->n_sharing;
 
-    return spinner->is_patient && n > 1
-               ? MAX(n * LONGEST_NS, MIN(n * LONGEST_PATIENT_NS, MOST_PATIENT_NS))
-               : n * LONGEST_NS;
+    if (n == 1)
+        return spinner->looks_long ? LONGEST_LONG_NS : LONGEST_NS;
+    return spinner->is_patient ? MAX(n * LONGEST_NS, MIN(n * LONGEST_PATIENT_NS, MOST_PATIENT_NS))
+                               : n * LONGEST_NS;
 }
 
 bool spinner_go_on(Spinner *spinner, SpinnerEnd *end)

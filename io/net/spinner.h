@@ -34,6 +34,10 @@ typedef struct {
      * a processor, an attempt lasts longer. */
     bool is_patient;
 
+    /* Set it after spinner_init, for threads that wait for what takes 100 us and more, such as the
+     * values of a tensor: where they share no processor, an attempt lasts longer. */
+    bool looks_long;
+
     /* Set it after spinner_init, for threads of the library: they leave a processor that they share
      * with the thread for which they wait. The library does not move a worker, because its program
      * may have placed it. */

@@ -125,6 +125,7 @@ static void help(Network *network, Call *call, int timeout_ms)
     Batch batch = BATCH_SOME; /* a look is worth trying: the last receiver has found nothing */
     int64_t end_ms = INT64_MAX;
 
+    network->helper.looks_long = call->spinner != NULL && call->spinner->looks_long;
     for (;;) {
         int64_t next;
         bool seen = false;

@@ -154,6 +154,21 @@ START_TEST(patience_is_for_those_who_share_a_processor)
 }
 END_TEST
 
+START_TEST(who_waits_for_what_takes_long_looks_for_a_fifth_of_a_millisecond)
+{
+    Spinner spinner = new_spinner();
+    SpinnerEnd end;
+
+    spinner.looks_long = true;
+    spinner_share(&spinner, g_get_num_processors());
+    ck_assert(spinner_begin(&spinner, &end));
+    const int64_t begun = monotonic_ns();
+    (void)spinner_go_on(&spinner, &end);
+    ck_assert_int_ge(end, begun + 4 * 50000);
+    ck_assert_int_le(end, monotonic_ns() + 4 * 50000);
+}
+END_TEST
+
 START_TEST(the_system_is_asked_once_how_many_processors_there_are)
 {
     Spinner spinner = new_spinner();
@@ -241,6 +256,7 @@ int main(void)
     tcase_add_test(cases, threads_that_share_a_processor_look_longer_and_give_way_sooner);
     tcase_add_test(cases, patient_threads_that_share_a_processor_look_longer_but_not_without_end);
     tcase_add_test(cases, patience_is_for_those_who_share_a_processor);
+    tcase_add_test(cases, who_waits_for_what_takes_long_looks_for_a_fifth_of_a_millisecond);
     tcase_add_test(cases, the_system_is_asked_once_how_many_processors_there_are);
     tcase_add_test(cases, on_a_single_processor_nobody_looks);
     tcase_add_test(cases, who_shares_a_processor_leaves_it_and_may_come_back);
