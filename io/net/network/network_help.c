@@ -125,14 +125,15 @@ static void help(Network *network, Call *call, int timeout_ms)
     Batch batch = BATCH_SOME; /* a look is worth trying: the last receiver has found nothing */
     int64_t end_ms = INT64_MAX;
 
-    network->helper.looks_long = call->spinner != NULL && call->spinner->looks_long;
     for (;;) {
         int64_t next;
         bool seen = false;
 
         pthread_mutex_lock(&network->receiving);
-        if (is_first)
+        if (is_first) {
+            network->helper.looks_long = call->spinner != NULL && call->spinner->looks_long;
             network_note_help(network);
+        }
         if (batch == BATCH_SOME)
             (void)network_spin(network, &network->helper, call, &seen);
         const int64_t now_ms = network_now_ms();
