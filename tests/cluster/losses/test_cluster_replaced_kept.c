@@ -172,15 +172,8 @@ typedef struct {
 static bool train(RubatoWorker *worker, void *data, GError **error)
 {
     const Job *const job = data;
-    const RubatoReaderOptions options = { .epochs = KEPT_N_EPOCHS,
-                                          .batch_rows = KEPT_N_BATCH,
-                                          .shuffle = true,
-                                          .seed = 5,
-                                          .split = RUBATO_SPLIT_DYNAMIC,
-                                          .kept_as = "numbered" };
     g_autoptr(RubatoBatch) batch = NULL;
-    g_autoptr(RubatoReader) reader =
-        rubato_worker_open_reader(worker, job->dataset, &options, error);
+    g_autoptr(RubatoReader) reader = kept_training_open_reader(worker, job->dataset, error);
     g_autoptr(RubatoKVTable) seen = rubato_worker_open_kv_table(worker, "seen", RUBATO_I64, error);
     g_autoptr(RubatoKVTable) chain =
         rubato_worker_open_kv_table(worker, "chain", RUBATO_F32, error);
@@ -190,23 +183,6 @@ static bool train(RubatoWorker *worker, void *data, GError **error)
     for (uint64_t i = 0; rubato_reader_next(reader, &batch, error); i++)
         TRY(train_batch(&it, batch, i, error));
     return !rubato_reader_failed(reader);
-}
-
-static bool create(RubatoEngine *engine, const Plan *plan, GError **error)
-{
-    RubatoTableSpec seen = { .name = "seen",
-                             .dtype = RUBATO_I64,
-                             .n_keys = KEPT_N_ROWS,
-                             .model = plan->model,
-                             .staleness = strcmp(plan->model, "ssp") == 0 ? 2 : 0,
-                             .replicas = plan->is_alone ? 0 : 1 };
-    RubatoTableSpec chain = seen;
-
-    chain.name = "chain";
-    chain.dtype = RUBATO_F32;
-    chain.n_keys = 1;
-    return rubato_engine_create_table(engine, &seen, error) &&
-           rubato_engine_create_table(engine, &chain, error);
 }
 
 static bool play(RubatoEngine *engine, const void *data, GError **error)
@@ -219,7 +195,7 @@ static bool play(RubatoEngine *engine, const void *data, GError **error)
     uint32_t bits;
     float chain;
 
-    TRY(create(engine, plan, error));
+    TRY(kept_training_create(engine, plan->model, plan->is_alone ? 0 : 1, error));
     TRY(plan->number == 0 || rubato_engine_restore(engine, &restore, NULL, error));
     TRY(rubato_engine_run(
         engine,

@@ -24,12 +24,6 @@ static void tear_down(void)
     g_free(directory);
 }
 
-#define MUST(call)                                                      \
-    do {                                                                \
-        g_autoptr(GError) error = NULL;                                 \
-        ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
-    } while (0)
-
 static const RubatoTableSpec specs[] = {
     { .name = "admitted", .storage = "hash", .admit = "count", .admit_count = 2 },
     { .name = "bounded", .storage = "hash", .max_bytes = 16 << 20 },

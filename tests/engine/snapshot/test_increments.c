@@ -42,12 +42,6 @@ typedef struct {
     RubatoFollower *follower; /* of directory */
 } Scene;
 
-#define MUST(call)                                                      \
-    do {                                                                \
-        g_autoptr(GError) error = NULL;                                 \
-        ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
-    } while (0)
-
 static uint64_t draw(Scene *scene, uint64_t n)
 {
     scene->random = rubato_mix64(scene->random + UINT64_C(0x9e3779b97f4a7c15));

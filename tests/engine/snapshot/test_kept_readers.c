@@ -28,12 +28,6 @@ static void tear_down(void)
     g_free(directory);
 }
 
-#define MUST(call)                                                      \
-    do {                                                                \
-        g_autoptr(GError) error = NULL;                                 \
-        ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
-    } while (0)
-
 typedef KeptTraining Job;
 
 static RubatoEngine *learner(uint32_t servers, const char *model)

@@ -28,12 +28,6 @@ static void tear_down(void)
     g_free(directory);
 }
 
-#define MUST(call)                                                      \
-    do {                                                                \
-        g_autoptr(GError) error = NULL;                                 \
-        ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
-    } while (0)
-
 /* The linker puts this in the place of what begins the writing of a node's parts. */
 static const char *removed_meanwhile; /* the folder of a snapshot; NULL: nothing */
 

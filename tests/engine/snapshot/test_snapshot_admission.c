@@ -23,12 +23,6 @@ static void tear_down(void)
     g_free(directory);
 }
 
-#define MUST(call)                                                      \
-    do {                                                                \
-        g_autoptr(GError) error = NULL;                                 \
-        ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
-    } while (0)
-
 static void take(RubatoEngine *engine, uint32_t full_every)
 {
     const RubatoSnapshotSpec spec = { .directory = directory, .full_every = full_every };

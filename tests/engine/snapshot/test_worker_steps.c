@@ -32,12 +32,6 @@ static void tear_down(void)
     g_free(directory);
 }
 
-#define MUST(call)                                                      \
-    do {                                                                \
-        g_autoptr(GError) error = NULL;                                 \
-        ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
-    } while (0)
-
 /* ---- training that notes its places ---- */
 
 /* How often each row was trained on, what came of it, and how many rows of each share are done. */

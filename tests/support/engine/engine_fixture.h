@@ -42,6 +42,13 @@ uint64_t count_rows_of(RubatoEngine *engine, const char *table, uint32_t server)
 GBytes *call_handler(RubatoEngine *engine, const RubatoHandlerCall *call);
 double call_handler_f64(RubatoEngine *engine, const RubatoHandlerCall *call);
 
+/* An assertion for a call that takes `&error`; tells that error. */
+#define MUST(call)                                                      \
+    do {                                                                \
+        g_autoptr(GError) error = NULL;                                 \
+        ck_assert_msg(call, "%s", error != NULL ? error->message : ""); \
+    } while (0)
+
 /* An assertion for loops: check records each of its own assertions, which takes time. */
 #define QUICK_ASSERT(condition)                           \
     do {                                                  \

@@ -44,6 +44,18 @@ RubatoDataset *kept_training_rows(void)
     return rubato_dataset_new_from_rows(&rows, "numbered", NULL);
 }
 
+RubatoReader *kept_training_open_reader(RubatoWorker *worker, RubatoDataset *rows, GError **error)
+{
+    const RubatoReaderOptions options = { .epochs = KEPT_N_EPOCHS,
+                                          .batch_rows = KEPT_N_BATCH,
+                                          .shuffle = true,
+                                          .seed = 5,
+                                          .split = RUBATO_SPLIT_DYNAMIC,
+                                          .kept_as = "numbered" };
+
+    return rubato_worker_open_reader(worker, rows, &options, error);
+}
+
 typedef struct {
     RubatoReader *reader;
     RubatoKVTable *seen, *chain;
@@ -101,15 +113,8 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     const RubatoSnapshotSpec snapshot = { .directory = training->directory,
                                           .again_after_loss =
                                               training->on_loss != RUBATO_ON_LOSS_FAIL };
-    const RubatoReaderOptions options = { .epochs = KEPT_N_EPOCHS,
-                                          .batch_rows = KEPT_N_BATCH,
-                                          .shuffle = true,
-                                          .seed = 5,
-                                          .split = RUBATO_SPLIT_DYNAMIC,
-                                          .kept_as = "numbered" };
     g_autoptr(RubatoBatch) batch = NULL;
-    g_autoptr(RubatoReader) reader =
-        rubato_worker_open_reader(worker, job->dataset, &options, error);
+    g_autoptr(RubatoReader) reader = kept_training_open_reader(worker, job->dataset, error);
     g_autoptr(RubatoKVTable) seen = rubato_worker_open_kv_table(worker, "seen", RUBATO_I64, error);
     g_autoptr(RubatoKVTable) chain =
         rubato_worker_open_kv_table(worker, "chain", RUBATO_F32, error);

@@ -38,6 +38,9 @@ RubatoDataset *kept_training_rows(void);
 bool kept_training_create(RubatoEngine *engine, const char *model, uint32_t n_replicas,
                           GError **error);
 
+/* A worker's reader of these rows, in an order that is the same in each run. (transfer full) */
+RubatoReader *kept_training_open_reader(RubatoWorker *worker, RubatoDataset *rows, GError **error);
+
 bool kept_training_run(RubatoEngine *engine, uint32_t workers_per_node, KeptTraining *training,
                        GError **error);
 
