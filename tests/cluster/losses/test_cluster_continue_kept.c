@@ -45,16 +45,33 @@ static bool is_victim(const RubatoEngine *engine)
     return rubato_engine_n_nodes(engine) > 1 && rubato_engine_node(engine) == CLUSTER_IDS[VICTIM];
 }
 
-static void expect_survival(ClusterPlay play, const char *model)
+static void expect_end(ClusterRun *run)
+{
+    for (uint32_t i = 0; i < VICTIM; i++)
+        cluster_expect_end(run, i, 0);
+    cluster_run_free(run);
+}
+
+static ClusterRun *start(ClusterPlay play, const char *model)
 {
     ClusterRun *const run = cluster_run_new(&shape);
 
     cluster_start(run, play, model);
-    close(alive[1]);
+    return run;
+}
+
+static void expect_loss(ClusterRun *run)
+{
     cluster_wait_for(run, 0, "the run goes on, by part map 2");
-    for (uint32_t i = 0; i < VICTIM; i++)
-        cluster_expect_end(run, i, 0);
-    cluster_run_free(run);
+}
+
+static void expect_survival(ClusterPlay play, const char *model)
+{
+    ClusterRun *const run = start(play, model);
+
+    close(alive[1]);
+    expect_loss(run);
+    expect_end(run);
 }
 
 /* ---- snapshots that are due by clocks ---- */
@@ -184,13 +201,14 @@ static void *die_when_ended(void *data)
 }
 
 /* The victim's worker is a clock ahead of the others when it returns. These wait until it is
- * dead. Then the worker that asks for a snapshot is still at its clock. */
-static bool play_to_the_end(RubatoEngine *engine, const void *model, GError **error)
+ * dead, and nobody holds the pipe besides it. */
+static bool play_to_the_end(RubatoEngine *engine, const char *model, uint32_t snapshot_every,
+                            const RubatoTaskSnapshots *snapshots, GError **error)
 {
     const bool dies = is_victim(engine);
     KeptTraining training = { .directory = directory,
-                              .snapshot_every =
-                                  rubato_engine_node(engine) == CLUSTER_IDS[0] ? N_AHEAD : 0,
+                              .snapshot_every = snapshot_every,
+                              .snapshots = snapshots,
                               .ends_after = dies ? N_AHEAD + 1 : 0,
                               .hold_after = N_AHEAD,
                               .hold_fd = dies ? 0 : alive[0],
@@ -206,11 +224,45 @@ static bool play_to_the_end(RubatoEngine *engine, const void *model, GError **er
            rubato_engine_barrier(engine, error);
 }
 
+/* The worker that asks for a snapshot is still at the clock at which the victim died. */
+static bool play_by_a_worker(RubatoEngine *engine, const void *model, GError **error)
+{
+    const bool asks = rubato_engine_node(engine) == CLUSTER_IDS[0];
+
+    return play_to_the_end(engine, model, asks ? N_AHEAD : 0, NULL, error);
+}
+
 START_TEST(each_row_is_trained_on_once_from_snapshots_after_the_loss_of_ended_workers)
 {
     ck_assert_int_eq(pipe(has_ended), 0);
-    expect_survival(play_to_the_end, models[_i]);
+    expect_survival(play_by_a_worker, models[_i]);
     expect_snapshots_to_go_on_from(models[_i]);
+    close(has_ended[0]);
+    close(has_ended[1]);
+}
+END_TEST
+
+static bool play_when_asked(RubatoEngine *engine, const void *model, GError **error)
+{
+    const RubatoTaskSnapshots snapshots = { .spec.directory = directory };
+
+    return play_to_the_end(engine, model, 0, &snapshots, error);
+}
+
+START_TEST(each_row_is_trained_on_once_from_a_snapshot_asked_for_after_the_loss_of_ended_workers)
+{
+    g_autoptr(GError) error = NULL;
+    uint64_t number = 0;
+
+    ck_assert_int_eq(pipe(has_ended), 0);
+    ClusterRun *const run = start(play_when_asked, models[_i]);
+
+    expect_loss(run);
+    ck_assert_msg(rubato_snapshot_ask(directory, 60, &number, &error), "%s",
+                  error != NULL ? error->message : "");
+    close(alive[1]);
+    expect_end(run);
+    g_free(cluster_play_alone(2, 2, go_on, &(From){ models[_i], number }));
     close(has_ended[0]);
     close(has_ended[1]);
 }
@@ -229,5 +281,9 @@ int main(void)
     tcase_add_loop_test(cases,
                         each_row_is_trained_on_once_from_snapshots_after_the_loss_of_ended_workers,
                         0, G_N_ELEMENTS(models));
+    tcase_add_loop_test(
+        cases,
+        each_row_is_trained_on_once_from_a_snapshot_asked_for_after_the_loss_of_ended_workers, 0,
+        G_N_ELEMENTS(models));
     return run_suite(suite);
 }

@@ -155,6 +155,7 @@ bool kept_training_run(RubatoEngine *engine, uint32_t workers_per_node, KeptTrai
                                             .user_data = &job,
                                             .tables = tables,
                                             .workers_per_node = workers_per_node,
+                                            .snapshots = training->snapshots,
                                             .on_loss = training->on_loss },
                              error);
 }

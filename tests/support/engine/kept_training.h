@@ -26,6 +26,7 @@ typedef struct {
     uint32_t hold_after;              /* batches of a worker, before which it does not wait: */
     int hold_fd;                      /* each worker goes on after a batch only once this file has
                                        * come to its end; 0: they do not wait */
+    const RubatoTaskSnapshots *snapshots; /* that the task takes by itself, or NULL */
     RubatoOnLoss on_loss;
     _Atomic uint32_t n_batches; /* of these workers; add up if it runs again */
 } KeptTraining;
