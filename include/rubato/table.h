@@ -198,8 +198,8 @@ typedef struct {
     uint32_t speculation; /* sparse_ssp: further clocks, if no slower worker uses its keys */
     const char *record;   /* sparse_ssp: notes who uses which key: "hash" (the default), "dense" */
 
-    /* bsp: how many bytes of a worker's Adds of earlier clocks the servers may keep. While they
-     * keep more, the worker's next Add waits for the slowest worker. 0 means 64 MiB. */
+    /* bsp: how much memory a worker's Adds of earlier clocks may take until they are applied. While
+     * they take more, the worker's next Add waits for the slowest worker. 0 means 64 MiB. */
     uint64_t max_kept_bytes;
 
     /* What an Add does to a row: "add" (the default) or "assign"; with gradients "sgd", "momentum",

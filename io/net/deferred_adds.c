@@ -30,9 +30,13 @@
  * too large, so that a time of large Adds leaves no memory behind. */
 enum { MOST_LOOKED_AT = 2 };
 
-/* Blocks up to SMALL_BYTES hold a multiple of STEP_BYTES, so that they fit more often. */
-#define STEP_BYTES ((size_t)512)
+/* Blocks up to SMALL_BYTES hold a multiple of a quarter of the power of two below, so that they fit
+ * more often and waste little. */
+#define LEAST_STEP_BYTES ((size_t)16)
 #define SMALL_BYTES ((size_t)16 << 10)
+
+/* What malloc has before a block. */
+#define MALLOC_BYTES sizeof(size_t)
 
 typedef struct Block Block;
 struct Block {
@@ -200,10 +204,18 @@ static bool is_free(const Queue *takers, uint32_t n_takers, const Block *block)
     return true;
 }
 
+static size_t round_up(size_t n_bytes)
+{
+    size_t step = LEAST_STEP_BYTES;
+
+    if (n_bytes > 4 * LEAST_STEP_BYTES)
+        step = (size_t)1 << (g_bit_storage(n_bytes - 1) - 3);
+    return n_bytes > SMALL_BYTES ? n_bytes : (n_bytes + step - 1) & ~(step - 1);
+}
+
 static Block *take_block(Queue *queue, uint32_t n_takers, size_t n_bytes)
 {
-    if (n_bytes <= SMALL_BYTES)
-        n_bytes = (n_bytes + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+    n_bytes = round_up(n_bytes);
     for (int i = 0; i < MOST_LOOKED_AT; i++) {
         Block *const block = queue->oldest;
 
@@ -240,9 +252,9 @@ static void copy_rows(unsigned char *restrict to, const RubatoKeys *keys,
             memcpy(to + i * row_bytes, rows + keys->at[i] * row_bytes, row_bytes);
 }
 
-/* Behind the block come the keys, then the input. This order aligns both. NULL: no memory. Inline,
- * for it is on the way of each Add. */
-static inline __attribute__((always_inline)) Block *push(Queue *queue, uint32_t n_takers,
+/* Behind the block come the keys, then the input. This order aligns both. Returns what the block
+ * takes; 0: no memory. Inline, for it is on the way of each Add. */
+static inline __attribute__((always_inline)) size_t push(Queue *queue, uint32_t n_takers,
                                                          uint64_t number,
                                                          const RubatoRequest *request,
                                                          size_t row_bytes)
@@ -252,7 +264,7 @@ static inline __attribute__((always_inline)) Block *push(Queue *queue, uint32_t 
     Block *const block = take_block(queue, n_takers, key_bytes + from->n * row_bytes);
 
     if (block == NULL)
-        return NULL;
+        return 0;
     RubatoKey *const keys = (RubatoKey *)(block + 1);
     unsigned char *const input = (unsigned char *)keys + key_bytes;
 
@@ -271,23 +283,23 @@ static inline __attribute__((always_inline)) Block *push(Queue *queue, uint32_t 
     /* release: pairs with the acquire in first_of */
     atomic_store_explicit(&queue->newest->next, block, memory_order_release);
     queue->newest = block;
-    return block;
+    return MALLOC_BYTES + sizeof *block + block->n_bytes;
 }
 
-bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
-                        size_t row_bytes)
+size_t deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
+                          size_t row_bytes)
 {
     const uint64_t number = adds->whole == NULL ? 0 : whole_of(adds, request->worker)->n_pushed++;
 
-    return push(queue_of(adds, part, request->worker), 1, number, request, row_bytes) != NULL;
+    return push(queue_of(adds, part, request->worker), 1, number, request, row_bytes);
 }
 
-bool deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes)
+size_t deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes)
 {
     assert(request->keys.n <= DEFERRED_ADDS_MOST_WHOLE && request->keys.keys != NULL);
     Queue *const queues = whole_of(adds, request->worker);
 
-    return push(queues, adds->n_parts, queues->n_pushed++, request, row_bytes) != NULL;
+    return push(queues, adds->n_parts, queues->n_pushed++, request, row_bytes);
 }
 
 /* The block is used again by the worker alone, and owners do not change its keys. */

@@ -28,9 +28,10 @@ DeferredAdds *deferred_adds_new(uint32_t n_parts, uint32_t n_workers,
                                 const _Atomic uint64_t *clock);
 void deferred_adds_free(DeferredAdds *adds);
 
-/* A worker adds: keys, input, worker and clock of the request are copied. False: no memory. */
-bool deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
-                        size_t row_bytes);
+/* A worker adds: keys, input, worker and clock of the request are copied. Returns how many bytes of
+ * memory that takes until the Add is taken. 0: no memory. */
+size_t deferred_adds_push(DeferredAdds *adds, uint32_t part, const RubatoRequest *request,
+                          size_t row_bytes);
 
 /* Before any is pushed: Adds may be whole. firsts: the first key of each part; the parts are one
  * behind the other. False: no memory, and they may not. */
@@ -40,7 +41,7 @@ bool deferred_adds_may_be_whole(const DeferredAdds *adds);
 /* As deferred_adds_push, for all parts. The request has a list of so many keys at most, which the
  * parts have. */
 #define DEFERRED_ADDS_MOST_WHOLE 1024u
-bool deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes);
+size_t deferred_adds_push_whole(DeferredAdds *adds, const RubatoRequest *request, size_t row_bytes);
 
 /* The keys of the worker's last Add, if that is of this clock and goes to all parts, or the table
  * has one part; else none. They stay until the worker pushes again. */

@@ -323,8 +323,7 @@ static __attribute__((noinline)) bool tell_large_slices(TableClient *client, con
            tell_slices(client, ask, slices, 0, first);
 }
 
-static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, const void *deltas,
-                       GError **error)
+static bool add_slices(TableClient *client, uint32_t n_slices, const void *deltas, GError **error)
 {
     const TableRoute *route = client->route;
     PostOffice *office = route->office;
@@ -337,7 +336,6 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     if (table_client_defers(client)) {
         if (!table_client_defer(client, slices, n_slices, deltas, error))
             return false;
-        table_client_count_add(client, n_keys, n_slices);
         client->stats.n_adds++;
         return true;
     }
@@ -356,7 +354,7 @@ static bool add_slices(TableClient *client, uint32_t n_slices, size_t n_keys, co
     if (G_UNLIKELY(route->map->n_replicas > 0))
         table_client_cancel_if_late(client);
     post_office_flush_soon(office);
-    table_client_count_add(client, n_keys, n_slices);
+    table_client_count_add(client, slices, n_slices);
     client->stats.n_adds++;
     if (client->unheard_bytes < office->sizes.mailbox_bytes)
         return true;
@@ -407,9 +405,9 @@ static inline __attribute__((always_inline)) bool add_list(TableClient *client,
         return false;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .keys = keys, .n = n }, deltas);
-    added = (route->adds_jointly && table_client_add_jointly(client, keys, n, deltas)) ||
-            add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), n, deltas,
-                       error);
+    added =
+        (route->adds_jointly && table_client_add_jointly(client, keys, n, deltas)) ||
+        add_slices(client, slicer_cut(&client->slicer, route->partition, keys, n), deltas, error);
     process_cache_end_add(cache);
     if (watched != NULL && client->history != NULL)
         table_client_note_add(client, watched, deltas, added);
@@ -433,8 +431,8 @@ static inline __attribute__((always_inline)) bool add_run(TableClient *client,
         return false;
     client->adds_uncached |= cache == NULL;
     process_cache_begin_add(cache, &(RubatoKeys){ .first = first, .n = n }, deltas);
-    added = add_slices(client, slicer_cut_run(&client->slicer, route->partition, first, n), n,
-                       deltas, error);
+    added = add_slices(client, slicer_cut_run(&client->slicer, route->partition, first, n), deltas,
+                       error);
     process_cache_end_add(cache);
     if (watched != NULL && client->history != NULL)
         table_client_note_add(client, watched, deltas, added);
@@ -512,7 +510,7 @@ void table_client_send_add(TableClient *client, const TableAsk *ask, const Rubat
     process_cache_begin_add(cache, keys, ask->input);
     table_client_send(client, ask, slices, n_slices, call, messages);
     process_cache_end_add(cache);
-    table_client_count_add(client, keys->n, n_slices);
+    table_client_count_add(client, slices, n_slices);
     client->stats.n_adds++;
 }
 

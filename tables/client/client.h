@@ -292,15 +292,17 @@ static inline bool table_client_wait_to_add(TableClient *client, GError **error)
            table_client_wait_kept(client, error);
 }
 
-/* What a server keeps of an Add besides its keys and deltas. */
-#define TABLE_CLIENT_ADD_BYTES 128
+/* What a server keeps of an Add besides its keys and deltas: malloc's bytes, and a place among the
+ * requests that it keeps, in an array that has room for more. */
+#define TABLE_CLIENT_ADD_BYTES (sizeof(RubatoRequest) + 40)
 
-/* Counts an Add of n_keys keys, sent in n_slices slices. */
-static inline void table_client_count_add(TableClient *client, size_t n_keys, uint32_t n_slices)
+/* Counts an Add sent in these slices. */
+void table_client_count_kept(TableClient *client, const Slice *slices, uint32_t n_slices);
+static inline void table_client_count_add(TableClient *client, const Slice *slices,
+                                          uint32_t n_slices)
 {
     if (client->route->max_kept_bytes > 0)
-        client->adding_bytes += n_keys * (sizeof(RubatoKey) + client->route->row_bytes) +
-                                n_slices * (uint64_t)TABLE_CLIENT_ADD_BYTES;
+        table_client_count_kept(client, slices, n_slices);
 }
 
 /* Sends a request in slices and returns without waiting. The call has begun; a part is added for

@@ -80,7 +80,8 @@ bool table_client_tune(TableClient *client, RubatoHyper hyper, double value, GEr
         table_client_cancel_if_late(client);
     if (!is_sent)
         return table_client_fail_memory(client, error);
-    table_client_count_add(client, 0, n_parts);
+    if (route->max_kept_bytes > 0)
+        client->adding_bytes += n_parts * TABLE_CLIENT_ADD_BYTES;
     if (client->history != NULL)
         table_client_note(client, HISTORY_TUNE, client->clock);
     post_office_flush(office);

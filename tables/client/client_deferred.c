@@ -59,11 +59,11 @@ bool table_client_defer(TableClient *client, const Slice *slices, uint32_t n_sli
                         const void *deltas, GError **error)
 {
     const TableRoute *route = client->route;
-    bool is_deferred = true;
+    size_t n_bytes = 1;
 
     if (!table_client_check_cancelled(client, error) || !table_client_begin_sending(client, error))
         return false;
-    for (uint32_t i = 0; i < n_slices && is_deferred; i++) {
+    for (uint32_t i = 0; i < n_slices && n_bytes > 0; i++) {
         const RubatoRequest request = {
             .worker = client->rank,
             .clock = client->clock,
@@ -71,11 +71,11 @@ bool table_client_defer(TableClient *client, const Slice *slices, uint32_t n_sli
             .input = (const char *)deltas + slices[i].row * route->row_bytes,
         };
 
-        is_deferred =
-            deferred_adds_push(route->deferred, slices[i].part, &request, route->row_bytes);
+        n_bytes = deferred_adds_push(route->deferred, slices[i].part, &request, route->row_bytes);
+        client->adding_bytes += n_bytes;
     }
     table_client_end_sending(client);
-    return is_deferred || table_client_fail_memory(client, error);
+    return n_bytes > 0 || table_client_fail_memory(client, error);
 }
 
 /* ---- turns ---- */

@@ -189,9 +189,9 @@ void calling_count_write(const Calling *calling)
     client->n_write_calls++;
     client->sent_clock = client->clock; /* the later Adds of this clock come behind it */
     if (client->route->max_kept_bytes > 0)
-        client->adding_bytes +=
-            asked->n_keys * sizeof(RubatoKey) +
-            calling->n_slices * (uint64_t)(TABLE_CLIENT_ADD_BYTES + asked->n_argument_bytes);
+        client->adding_bytes += asked->n_keys * sizeof(RubatoKey) +
+                                calling->n_slices * (TABLE_CLIENT_ADD_BYTES + sizeof(HandlerCall) +
+                                                     asked->n_argument_bytes);
 }
 
 static bool send_writes(Calling *calling, GError **error)

@@ -208,12 +208,15 @@ void table_client_fetch_to_add(const TableClient *client, const RubatoKey *keys,
 
 static bool defer_whole(TableClient *client, const JointAsk *ask)
 {
+    const TableRoute *const route = client->route;
     const RubatoRequest request = { .worker = ask->worker,
                                     .clock = ask->clock,
                                     .keys = { .keys = ask->keys, .n = ask->n_keys },
                                     .input = ask->deltas };
+    const size_t n_bytes = deferred_adds_push_whole(route->deferred, &request, route->row_bytes);
 
-    return deferred_adds_push_whole(client->route->deferred, &request, client->route->row_bytes);
+    client->adding_bytes += n_bytes;
+    return n_bytes > 0;
 }
 
 /* An Add that may not be deferred any more is sent to each part, behind those that are. */
@@ -234,10 +237,6 @@ bool table_client_add_jointly(TableClient *client, const RubatoKey *keys, size_t
         return false;
     is_done = route->defers_jointly ? defer_whole(client, &ask) : route->joint->add(route, &ask);
     table_client_end_sending(client);
-    if (is_done) {
-        /* at most so many parts have some of the keys */
-        table_client_count_add(client, n, (uint32_t)MIN(n, route->map->n_parts));
-        client->stats.n_adds++;
-    }
+    client->stats.n_adds += is_done;
     return is_done;
 }

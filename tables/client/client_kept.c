@@ -21,9 +21,24 @@ typedef struct {
     uint64_t n_bytes;
 } KeptClock;
 
+/* A place in `kept`, which has room for more. */
+#define CLOCK_BYTES (sizeof(KeptClock) + sizeof(KeptClock) / 2)
+
+void table_client_count_kept(TableClient *client, const Slice *slices, uint32_t n_slices)
+{
+    const size_t row_bytes = client->route->row_bytes;
+
+    for (uint32_t i = 0; i < n_slices; i++) {
+        const RubatoKeys *const keys = &slices[i].keys;
+        const size_t key_bytes = keys->keys == NULL ? 0 : sizeof(RubatoKey);
+
+        client->adding_bytes += keys->n * (key_bytes + row_bytes) + TABLE_CLIENT_ADD_BYTES;
+    }
+}
+
 void table_client_keep(TableClient *client)
 {
-    const KeptClock kept = { client->clock, client->adding_bytes };
+    const KeptClock kept = { client->clock, client->adding_bytes + CLOCK_BYTES };
 
     client->adding_bytes = 0;
     client->kept_bytes += kept.n_bytes;

@@ -218,7 +218,8 @@ static void count_write(const RaggedRequest *request)
     client->stats.n_adds++;
     if (client->route->max_kept_bytes > 0)
         client->adding_bytes +=
-            request->piece_bytes + request->pieces->len * (uint64_t)TABLE_CLIENT_ADD_BYTES;
+            request->piece_bytes +
+            request->pieces->len * (TABLE_CLIENT_ADD_BYTES + sizeof(HandlerCall));
 }
 
 bool ragged_request_send(RaggedRequest *request, Call *call, GError **error)
