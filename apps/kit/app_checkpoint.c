@@ -6,9 +6,10 @@
  *
  * In the middle of epoch 4 it has also `steps`, which each worker has done of it, and what decides
  * which rows these had: `workers` and `batch`. Under bsp all workers have done so many. Under other
- * models some are beyond that, and train on a few rows again. If the split is dynamic, it has
- * `split=dynamic` in place of the two: the snapshot itself keeps which rows are done, and the table
- * APP_ROWS_DONE how many, under each model. */
+ * models some are beyond that, and train on a few rows again. If the run itself went on from the
+ * middle of that epoch, `first` says from which step: the clocks of its tables count from there.
+ * If the split is dynamic, it has `split=dynamic` in place of these, but for `steps`: the snapshot
+ * itself keeps which rows are done, and the table APP_ROWS_DONE how many, under each model. */
 #include "apps/kit/app_checkpoint.h"
 
 #include <errno.h>
@@ -52,18 +53,21 @@ static char *note_text(const App *app, uint32_t n_epochs, uint64_t n_steps)
         }
         g_key_file_set_uint64(note, GROUP, "workers", rubato_engine_n_workers(app->engine));
         g_key_file_set_uint64(note, GROUP, "batch", app->batch_size);
+        if (app->first_step > 0)
+            g_key_file_set_uint64(note, GROUP, "first", app->first_step);
     }
     return g_key_file_to_data(note, NULL, NULL);
 }
 
-/* The step of an epoch goes by the lowest clock, if there is one. */
-static uint64_t first_step(const RubatoSnapshot *snapshot, uint64_t n_steps)
+/* The step of an epoch goes by the lowest clock, if there is one. Clocks are 0 at the step at which
+ * the run that took the snapshot began. */
+static uint64_t first_step(const RubatoSnapshot *snapshot, uint64_t begun, uint64_t n_steps)
 {
     for (size_t i = 0; i < rubato_snapshot_n_tables(snapshot); i++) {
         const uint64_t clock = rubato_snapshot_table(snapshot, i)->clock;
 
         if (clock > 0)
-            n_steps = MIN(n_steps, clock);
+            n_steps = MIN(n_steps, begun + clock);
     }
     return n_steps;
 }
@@ -100,12 +104,13 @@ static bool read_note(App *app, const RubatoSnapshot *snapshot, uint32_t *n_epoc
     const uint64_t number = rubato_snapshot_number(snapshot);
     g_autoptr(GKeyFile) note = g_key_file_new();
     g_autofree char *program = NULL;
-    uint64_t n = 0, n_steps = 0;
+    uint64_t n = 0, n_steps = 0, begun = 0;
 
     if (text != NULL && g_key_file_load_from_data(note, text, strlen(text), 0, NULL)) {
         program = g_key_file_get_string(note, GROUP, "program", NULL);
         n = g_key_file_get_uint64(note, GROUP, "epochs", NULL);
         n_steps = g_key_file_get_uint64(note, GROUP, "steps", NULL);
+        begun = g_key_file_get_uint64(note, GROUP, "first", NULL);
     }
     if (g_strcmp0(program, app->program->name) != 0 || (n == 0 && n_steps == 0) || n > UINT32_MAX) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
@@ -115,7 +120,7 @@ static bool read_note(App *app, const RubatoSnapshot *snapshot, uint32_t *n_epoc
     }
     if (n_steps > 0 && !check_middle(app, note, number, error))
         return false;
-    app->first_step = app->keeps_rows ? 0 : first_step(snapshot, n_steps);
+    app->first_step = app->keeps_rows ? 0 : first_step(snapshot, begun, n_steps);
     *n_epochs = (uint32_t)n;
     return true;
 }

@@ -273,6 +273,25 @@ START_TEST(run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits)
 }
 END_TEST
 
+/* Each is killed in the same epoch as the one before it. */
+static const char *const resumed_twice[] = { "rubato-lr", "rubato-mlp", "rubato-wide-deep" };
+
+START_TEST(run_resumed_twice_in_an_epoch_ends_with_the_same_bits)
+{
+    const char *const program = resumed_twice[_i];
+    const char *const arguments[] = { "--checkpoint",          checkpoints, "--keep=0",
+                                      "--checkpoint-every=1c", "--resume",  NULL };
+
+    run_ok(PLACE_ONE_PROCESS, program, "whole", "so training begins", arguments);
+    drop_to(30);
+    run_ok(PLACE_ONE_PROCESS, program, "resumed", ": 1 of 4 epochs are done, and ", arguments);
+    drop_to(40);
+    run_ok(PLACE_ONE_PROCESS, program, "twice", ": 1 of 4 epochs are done, and ", arguments);
+    expect_same_of(program, "whole", "resumed");
+    expect_same_of(program, "whole", "twice");
+}
+END_TEST
+
 /* Has the run take a snapshot, as a user does from outside. */
 static void take_from_outside(void)
 {
@@ -744,6 +763,8 @@ int main(void)
                         G_N_ELEMENTS(between_epochs));
     tcase_add_loop_test(cases, run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits, 0,
                         G_N_ELEMENTS(middles));
+    tcase_add_loop_test(cases, run_resumed_twice_in_an_epoch_ends_with_the_same_bits, 0,
+                        G_N_ELEMENTS(resumed_twice));
     tcase_add_loop_test(cases, run_that_a_signal_ended_goes_on_with_the_same_bits, 0,
                         G_N_ELEMENTS(signals));
     tcase_add_loop_test(cases, signal_ends_programs_without_steps_with_a_snapshot, 0, 2);
