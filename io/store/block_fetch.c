@@ -5,8 +5,9 @@
  * and what is long, reading and checking the bytes, several threads do at a time.
  *
  * Why waits end: who asks waits for a block that another thread has claimed, which reads it as
- * who asks would have. Such a thread waits for a free slot, or for its end, which comes with
- * block_fetch_free at the latest.
+ * who asks would have. For if nobody has claimed it, all blocks that were claimed have been given
+ * back, and who asks has memory to claim it. Another thread waits for memory of its own that has no
+ * block, or for its end, which comes with block_fetch_free at the latest.
  *
  * Threads: that of who asks, and up to BLOCK_FETCH_THREADS of its own. */
 #include "io/store/block_fetch.h"
@@ -21,19 +22,23 @@
 #include "io/net/processors.h"
 #include "io/store/store_file.h"
 
-/* Blocks that may be fetched and not yet given away. With two for each who fetches, threads waited
+/* Blocks that may be fetched and not yet given back. With two for each who fetches, threads waited
  * twenty to eighty times in a GB, and who asks had to wake them; with four they hardly wait. */
 enum { SLOTS_EACH = 4, N_SLOTS = SLOTS_EACH * (BLOCK_FETCH_THREADS + 1) };
 
 /* A file of fewer bytes is not worth threads. */
 #define LONG_BYTES (2 * (uint64_t)BLOCK_FILE_MOST)
 
-/* Nor is one of fewer bytes worth memory in huge pages, which is cleared as a whole. With them the
- * kernel copies what it reads a fifth faster. */
-#define HUGE_BYTES (32 * (uint64_t)BLOCK_FILE_MOST)
+/* So much of a block is read and summed up at a time: what a cache of the second level still has.
+ * Smaller pieces need too many calls of the kernel. A bare thread took 47 ms for a GB in one piece
+ * each, and 42 in such pieces. */
+#define PIECE_BYTES ((size_t)256 << 10)
+
+typedef struct Reader Reader;
 
 typedef struct {
     /* of who has claimed it, then of who asks */
+    Reader *reader; /* which has claimed it */
     BlockHead head;
     uint64_t offset;
     uint64_t seed;
@@ -43,11 +48,20 @@ typedef struct {
     bool is_ready; /* guarded by lock */
 } Slot;
 
-/* What one thread needs to unpack. */
-typedef struct {
+/* A thread that reads. */
+struct Reader {
+    BlockFetch *fetch;
+
+    /* of this thread: what it needs to unpack */
     unsigned char *stored;
     ZSTD_DCtx *context; /* NULL: nothing was packed yet */
-} Unpacker;
+
+    /* guarded by lock: memory for blocks that has no block. It stays with this thread, in whose
+     * processor's cache it is, and what was given back last is taken first. */
+    uint32_t n_spare;
+    unsigned char *spare[SLOTS_EACH]; /* NULL: has yet to be found */
+    bool waits;                       /* until there is some */
+};
 
 struct BlockFetch {
     /* immutable */
@@ -68,11 +82,11 @@ struct BlockFetch {
     bool at_end;        /* nothing more is to be claimed */
     bool stops;
     bool asker_waits;
-    uint32_t n_threads_wait;
+
+    Reader readers[BLOCK_FETCH_THREADS + 1]; /* first that of who asks */
 
     /* of who asks */
     bool has_given; /* the block number n_given is in use */
-    Unpacker unpacker;
 };
 
 bool block_fail_at(const char *path, uint64_t offset, GError **error, const char *what)
@@ -134,33 +148,49 @@ static bool read_head(const BlockFetch *fetch, Slot *slot)
     return fault == NULL || fail(fetch, slot, fault, &slot->error);
 }
 
-static bool make_unpacker(const BlockFetch *fetch, Unpacker *unpacker, GError **error)
+static bool make_unpacker(Reader *reader, GError **error)
 {
-    if (unpacker->stored == NULL)
-        unpacker->stored = g_try_malloc(BLOCK_FILE_MOST);
-    if (unpacker->context == NULL)
-        unpacker->context = ZSTD_createDCtx();
-    return (unpacker->stored != NULL && unpacker->context != NULL) || fail_memory(fetch, error);
+    if (reader->stored == NULL)
+        reader->stored = g_try_malloc(BLOCK_FILE_MOST);
+    if (reader->context == NULL)
+        reader->context = ZSTD_createDCtx();
+    return (reader->stored != NULL && reader->context != NULL) || fail_memory(reader->fetch, error);
 }
 
-static void clear_unpacker(Unpacker *unpacker)
+static bool unpack(const Reader *reader, Slot *slot)
 {
-    ZSTD_freeDCtx(unpacker->context);
-    g_free(unpacker->stored);
-}
-
-static bool unpack(const BlockFetch *fetch, const Unpacker *unpacker, Slot *slot)
-{
-    const size_t n = ZSTD_decompressDCtx(unpacker->context, slot->bytes, BLOCK_FILE_MOST,
-                                         unpacker->stored, slot->head.n_stored_bytes);
+    const size_t n = ZSTD_decompressDCtx(reader->context, slot->bytes, BLOCK_FILE_MOST,
+                                         reader->stored, slot->head.n_stored_bytes);
 
     return (!ZSTD_isError(n) && n == slot->head.n_bytes) ||
-           fail(fetch, slot, "it cannot be unpacked", &slot->error);
+           fail(reader->fetch, slot, "it cannot be unpacked", &slot->error);
+}
+
+/* Reads and checks the stored bytes, piece by piece. */
+static bool read_stored(const BlockFetch *fetch, Slot *slot, unsigned char *to)
+{
+    const BlockHead *const head = &slot->head;
+    const uint64_t offset = slot->offset + sizeof *head;
+    ChecksumPieces sum;
+
+    checksum_begin(&sum, slot->seed);
+    checksum_add(&sum, head, offsetof(BlockHead, checksum));
+    for (size_t done = 0; done < head->n_stored_bytes;) {
+        const size_t some = MIN(head->n_stored_bytes - done, PIECE_BYTES);
+
+        if (!read_all(fetch, slot, offset + done, to + done, some, &slot->error))
+            return false;
+        checksum_add(&sum, to + done, some);
+        done += some;
+    }
+    return checksum_end(&sum) == head->checksum ||
+           fail(fetch, slot, "its checksum is that of other bytes", &slot->error);
 }
 
 /* Reads and checks the bytes of a block whose head is good. */
-static bool read_bytes(const BlockFetch *fetch, Slot *slot, Unpacker *unpacker)
+static bool read_bytes(Reader *reader, Slot *slot)
 {
+    const BlockFetch *const fetch = reader->fetch;
     const BlockHead *const head = &slot->head;
     const bool is_packed = head->kind == BLOCK_ZSTD;
     unsigned char *to;
@@ -169,27 +199,27 @@ static bool read_bytes(const BlockFetch *fetch, Slot *slot, Unpacker *unpacker)
         slot->bytes = g_try_malloc(BLOCK_FILE_MOST);
     if (slot->bytes == NULL)
         return fail_memory(fetch, &slot->error);
-    if (is_packed && !make_unpacker(fetch, unpacker, &slot->error))
+    if (is_packed && !make_unpacker(reader, &slot->error))
         return false;
-    to = is_packed ? unpacker->stored : slot->bytes;
-    if (!read_all(fetch, slot, slot->offset + sizeof *head, to, head->n_stored_bytes, &slot->error))
+    to = is_packed ? reader->stored : slot->bytes;
+    if (!read_stored(fetch, slot, to))
         return false;
-    if (head->checksum !=
-        checksum_apart(head, offsetof(BlockHead, checksum), to, head->n_stored_bytes, slot->seed))
-        return fail(fetch, slot, "its checksum is that of other bytes", &slot->error);
-    return !is_packed || unpack(fetch, unpacker, slot);
+    return !is_packed || unpack(reader, slot);
 }
 
 /* ---- claims ---- */
 
 /* With the lock held, which is free while the bytes are read. False: there is nothing to claim. */
-static bool fetch_one(BlockFetch *fetch, Unpacker *unpacker)
+static bool fetch_one(Reader *reader)
 {
+    BlockFetch *const fetch = reader->fetch;
     Slot *const slot = &fetch->slots[fetch->n_claimed % fetch->n_slots];
 
-    if (fetch->at_end || fetch->n_claimed - fetch->n_given >= fetch->n_slots)
+    if (fetch->at_end || reader->n_spare == 0)
         return false;
     fetch->n_claimed++;
+    slot->reader = reader;
+    slot->bytes = reader->spare[--reader->n_spare];
     slot->is_ready = false;
     slot->offset = fetch->offset;
     slot->seed = fetch->checksum;
@@ -198,7 +228,7 @@ static bool fetch_one(BlockFetch *fetch, Unpacker *unpacker)
         fetch->offset += sizeof slot->head + slot->head.n_stored_bytes;
         fetch->checksum = slot->head.checksum;
         pthread_mutex_unlock(&fetch->lock);
-        (void)read_bytes(fetch, slot, unpacker); /* the slot has the error */
+        (void)read_bytes(reader, slot); /* the slot has the error */
         pthread_mutex_lock(&fetch->lock);
     }
     fetch->at_end |= slot->error != NULL;
@@ -210,18 +240,17 @@ static bool fetch_one(BlockFetch *fetch, Unpacker *unpacker)
 
 static void *fetch_ahead(void *data)
 {
-    BlockFetch *const fetch = data;
-    Unpacker unpacker = { .stored = NULL };
+    Reader *const reader = data;
+    BlockFetch *const fetch = reader->fetch;
 
     pthread_mutex_lock(&fetch->lock);
     while (!fetch->stops && !fetch->at_end)
-        if (!fetch_one(fetch, &unpacker)) {
-            fetch->n_threads_wait++;
+        if (!fetch_one(reader)) {
+            reader->waits = true;
             pthread_cond_wait(&fetch->changed, &fetch->lock);
-            fetch->n_threads_wait--;
+            reader->waits = false;
         }
     pthread_mutex_unlock(&fetch->lock);
-    clear_unpacker(&unpacker);
     return NULL;
 }
 
@@ -235,12 +264,30 @@ static uint32_t find_n_threads(void)
     return CLAMP(n_processors, 2, BLOCK_FETCH_THREADS + 1) - 1;
 }
 
-/* If there is none, each slot looks for its own. */
+/* In huge pages: they take fewer faults, each of which may cost 13 us on a virtual machine, and
+ * what is read is copied there a fifth faster. If there are none, each block looks for memory. */
 static void share_memory(BlockFetch *fetch)
 {
     fetch->memory = huge_pages_take(fetch->n_slots * (size_t)BLOCK_FILE_MOST);
     for (uint32_t i = 0; i < fetch->n_slots && fetch->memory != NULL; i++)
-        fetch->slots[i].bytes = fetch->memory + i * (size_t)BLOCK_FILE_MOST;
+        fetch->readers[i / SLOTS_EACH].spare[i % SLOTS_EACH] =
+            fetch->memory + i * (size_t)BLOCK_FILE_MOST;
+}
+
+static void init_readers(BlockFetch *fetch, uint32_t n_threads)
+{
+    fetch->n_slots = n_threads == 0 ? 1 : SLOTS_EACH * (n_threads + 1);
+    for (uint32_t i = 0; i <= n_threads; i++) {
+        fetch->readers[i].fetch = fetch;
+        fetch->readers[i].n_spare = MIN(fetch->n_slots, SLOTS_EACH);
+    }
+    if (n_threads > 0)
+        share_memory(fetch);
+    /* With fewer it takes longer. */
+    while (fetch->n_threads < n_threads &&
+           pthread_create(&fetch->threads[fetch->n_threads], NULL, fetch_ahead,
+                          &fetch->readers[fetch->n_threads + 1]) == 0)
+        fetch->n_threads++;
 }
 
 BlockFetch *block_fetch_new(const char *path, uint64_t seed, uint64_t n_bytes, GError **error)
@@ -266,15 +313,7 @@ BlockFetch *block_fetch_new_with(const char *path, uint64_t seed, uint64_t n_byt
                     path, n_found, n_bytes);
         return NULL;
     }
-    if (n_bytes < LONG_BYTES)
-        n_threads = 0;
-    fetch->n_slots = n_threads == 0 ? 1 : SLOTS_EACH * (MIN(n_threads, BLOCK_FETCH_THREADS) + 1);
-    if (n_threads > 0 && n_bytes >= HUGE_BYTES)
-        share_memory(fetch);
-    /* With fewer it takes longer. */
-    while (fetch->n_threads < MIN(n_threads, BLOCK_FETCH_THREADS) &&
-           pthread_create(&fetch->threads[fetch->n_threads], NULL, fetch_ahead, fetch) == 0)
-        fetch->n_threads++;
+    init_readers(fetch, n_bytes < LONG_BYTES ? 0 : MIN(n_threads, BLOCK_FETCH_THREADS));
     return g_steal_pointer(&fetch);
 }
 
@@ -282,11 +321,24 @@ BlockFetch *block_fetch_new_with(const char *path, uint64_t seed, uint64_t n_byt
 static void await_block(BlockFetch *fetch, const Slot *slot)
 {
     while (!(fetch->n_given < fetch->n_claimed && slot->is_ready))
-        if (!fetch_one(fetch, &fetch->unpacker)) {
+        if (!fetch_one(&fetch->readers[0])) {
             fetch->asker_waits = true;
             pthread_cond_wait(&fetch->changed, &fetch->lock);
             fetch->asker_waits = false;
         }
+}
+
+/* With the lock held. The thread that has read the block in use may read another one there. */
+static void give_back(BlockFetch *fetch)
+{
+    Slot *const slot = &fetch->slots[fetch->n_given % fetch->n_slots];
+    Reader *const reader = slot->reader;
+
+    reader->spare[reader->n_spare++] = g_steal_pointer(&slot->bytes);
+    fetch->n_given++;
+    /* Waking costs about as much as a block, so it is done for several. */
+    if (reader->waits && reader->n_spare * 2 >= SLOTS_EACH)
+        pthread_cond_broadcast(&fetch->changed);
 }
 
 bool block_fetch_next(BlockFetch *fetch, FetchedBlock *block, GError **error)
@@ -294,12 +346,8 @@ bool block_fetch_next(BlockFetch *fetch, FetchedBlock *block, GError **error)
     Slot *slot;
 
     pthread_mutex_lock(&fetch->lock);
-    if (fetch->has_given) {
-        fetch->n_given++;
-        /* Waking costs about as much as a block, so it is done for several. */
-        if (fetch->n_threads_wait > 0 && (fetch->n_claimed - fetch->n_given) * 2 <= fetch->n_slots)
-            pthread_cond_broadcast(&fetch->changed);
-    }
+    if (fetch->has_given)
+        give_back(fetch);
     slot = &fetch->slots[fetch->n_given % fetch->n_slots];
     await_block(fetch, slot);
     pthread_mutex_unlock(&fetch->lock);
@@ -309,6 +357,14 @@ bool block_fetch_next(BlockFetch *fetch, FetchedBlock *block, GError **error)
         return true;
     g_propagate_error(error, g_steal_pointer(&slot->error));
     return false;
+}
+
+static void clear_reader(Reader *reader)
+{
+    for (uint32_t i = 0; i < reader->n_spare && reader->fetch->memory == NULL; i++)
+        g_free(reader->spare[i]);
+    ZSTD_freeDCtx(reader->context);
+    g_free(reader->stored);
 }
 
 void block_fetch_free(BlockFetch *fetch)
@@ -326,8 +382,9 @@ void block_fetch_free(BlockFetch *fetch)
         if (fetch->memory == NULL)
             g_free(fetch->slots[i].bytes);
     }
+    for (uint32_t i = 0; i <= BLOCK_FETCH_THREADS; i++)
+        clear_reader(&fetch->readers[i]);
     huge_pages_free(fetch->memory, fetch->n_slots * (size_t)BLOCK_FILE_MOST);
-    clear_unpacker(&fetch->unpacker);
     store_file_close(fetch->file);
     pthread_cond_destroy(&fetch->changed);
     pthread_mutex_destroy(&fetch->lock);

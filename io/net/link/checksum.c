@@ -24,6 +24,28 @@ uint64_t checksum_apart_plain(const void *head, size_t n_head, const void *rest,
     return XXH3_64bits_digest(&state);
 }
 
+void checksum_add_plain(void *state, const void *bytes, size_t size)
+{
+    XXH3_64bits_update(state, bytes, size);
+}
+
+_Static_assert(sizeof(XXH3_state_t) <= sizeof(ChecksumPieces) &&
+                   _Alignof(XXH3_state_t) <= _Alignof(ChecksumPieces),
+               "there is room for the state of xxHash");
+
+void checksum_begin(ChecksumPieces *pieces, uint64_t seed)
+{
+    XXH3_state_t *const state = (void *)pieces->state;
+
+    XXH3_INITSTATE(state);
+    XXH3_64bits_reset_withSeed(state, seed);
+}
+
+uint64_t checksum_end(const ChecksumPieces *pieces)
+{
+    return XXH3_64bits_digest((const void *)pieces->state);
+}
+
 #if CHECKSUM_HAS_VARIANTS
 
 #define MIN_WIDE_BYTES 512 /* below, vectors do not matter */
@@ -47,6 +69,16 @@ uint64_t checksum_apart(const void *head, size_t n_head, const void *rest, size_
     return checksum_apart_plain(head, n_head, rest, n_rest, seed);
 }
 
+void checksum_add(ChecksumPieces *pieces, const void *bytes, size_t size)
+{
+    if (size >= MIN_WIDE_BYTES && __builtin_cpu_supports("avx512f"))
+        checksum_add_avx512(pieces->state, bytes, size);
+    else if (size >= MIN_WIDE_BYTES && __builtin_cpu_supports("avx2"))
+        checksum_add_avx2(pieces->state, bytes, size);
+    else
+        checksum_add_plain(pieces->state, bytes, size);
+}
+
 #else
 
 uint64_t checksum(const void *bytes, size_t size, uint64_t seed)
@@ -58,6 +90,11 @@ uint64_t checksum_apart(const void *head, size_t n_head, const void *rest, size_
                         uint64_t seed)
 {
     return checksum_apart_plain(head, n_head, rest, n_rest, seed);
+}
+
+void checksum_add(ChecksumPieces *pieces, const void *bytes, size_t size)
+{
+    checksum_add_plain(pieces->state, bytes, size);
 }
 
 #endif

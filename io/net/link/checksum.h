@@ -14,4 +14,13 @@ uint64_t checksum(const void *bytes, size_t size, uint64_t seed);
 uint64_t checksum_apart(const void *head, size_t n_head, const void *rest, size_t n_rest,
                         uint64_t seed);
 
+/* The same of bytes that come piece by piece: checksum_end gives what checksum would of all. */
+typedef struct {
+    _Alignas(64) unsigned char state[640]; /* of xxHash */
+} ChecksumPieces;
+
+void checksum_begin(ChecksumPieces *pieces, uint64_t seed);
+void checksum_add(ChecksumPieces *pieces, const void *bytes, size_t size);
+uint64_t checksum_end(const ChecksumPieces *pieces);
+
 #endif

@@ -29,4 +29,9 @@ uint64_t checksum_apart_avx512(const void *head, size_t n_head, const void *rest
     return XXH3_64bits_digest(&state);
 }
 
+void checksum_add_avx512(void *state, const void *bytes, size_t size)
+{
+    XXH3_64bits_update(state, bytes, size);
+}
+
 #endif

@@ -62,6 +62,44 @@ START_TEST(bytes_in_two_places_have_the_checksum_of_all)
 }
 END_TEST
 
+/* Pieces of the same length; the last one is what is left. */
+static void assert_same_in_pieces(size_t size, size_t n_piece, uint64_t seed)
+{
+    const uint64_t due = XXH3_64bits_withSeed(bytes, size, seed);
+    void (*const adds[])(void *state, const void *bytes, size_t size) = {
+        checksum_add_plain,
+#if CHECKSUM_HAS_VARIANTS
+        __builtin_cpu_supports("avx2") ? checksum_add_avx2 : checksum_add_plain,
+        __builtin_cpu_supports("avx512f") ? checksum_add_avx512 : checksum_add_plain,
+#endif
+    };
+    ChecksumPieces usual, each[G_N_ELEMENTS(adds)];
+
+    checksum_begin(&usual, seed);
+    for (size_t i = 0; i < G_N_ELEMENTS(adds); i++)
+        checksum_begin(&each[i], seed);
+    for (size_t done = 0; done < size; done += n_piece) {
+        const size_t some = MIN(size - done, n_piece);
+
+        checksum_add(&usual, bytes + done, some);
+        for (size_t i = 0; i < G_N_ELEMENTS(adds); i++)
+            adds[i](each[i].state, bytes + done, some);
+    }
+    ck_assert_uint_eq(checksum_end(&usual), due);
+    for (size_t i = 0; i < G_N_ELEMENTS(adds); i++)
+        ck_assert_uint_eq(checksum_end(&each[i]), due);
+}
+
+START_TEST(bytes_in_pieces_have_the_checksum_of_all)
+{
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 2654435761U >> 13);
+    for (size_t size = 0; size < MAX_BYTES; size += 1 + size / 3)
+        for (size_t n_piece = 1; n_piece <= MAX(size, 1); n_piece += 1 + n_piece / 2)
+            assert_same_in_pieces(size, n_piece, size * 0x9E3779B97F4A7C15U + n_piece);
+}
+END_TEST
+
 START_TEST(any_bit_that_changes_is_found)
 {
     static const size_t sizes[] = { 1, 16, 128, 240, 511, 512, 1024, 4096, MAX_BYTES };
@@ -86,6 +124,7 @@ int main(void)
     tcase_add_test(all, all_variants_give_what_the_library_gives);
     tcase_add_test(all, any_bit_that_changes_is_found);
     tcase_add_test(all, bytes_in_two_places_have_the_checksum_of_all);
+    tcase_add_test(all, bytes_in_pieces_have_the_checksum_of_all);
     suite_add_tcase(suite, all);
     SRunner *const runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
