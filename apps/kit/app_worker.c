@@ -95,14 +95,20 @@ static bool tell(AppWorker *self, GError **error)
     return true;
 }
 
+static void say_lacking(const AppWorker *self, const GError *fault)
+{
+    g_printerr("%s: no snapshot in the middle of epoch %u: %s\n", self->app->program->name,
+               self->app->only_epoch, fault->message);
+}
+
 void app_worker_free(AppWorker *self)
 {
-    g_autoptr(GError) error = NULL;
+    g_autoptr(GError) fault = NULL;
 
     if (self == NULL)
         return;
-    if (self->snapshot != 0 && !rubato_worker_wait(self->worker, self->snapshot, &error))
-        g_printerr("%s: %s\n", self->app->program->name, error->message);
+    if (self->snapshot != 0 && !rubato_worker_wait(self->worker, self->snapshot, &fault))
+        say_lacking(self, fault);
     if (self->app->checkpoint != NULL && self->app->signal_number != 0)
         self->untold[APP_TOTAL_END] = 1;
     /* these fail if the task has failed, which is reported anyway */
@@ -303,8 +309,7 @@ static bool pass_over(const AppWorker *self, GError *fault, GError **error)
         g_propagate_error(error, fault);
         return false;
     }
-    g_printerr("%s: no snapshot in the middle of epoch %u: %s\n", self->app->program->name,
-               self->app->only_epoch, fault->message);
+    say_lacking(self, fault);
     g_error_free(fault);
     return true;
 }
