@@ -11,7 +11,7 @@ extern const RequestOps set_bad_gradients_request, set_clocks_request;
 extern const RequestOps tune_request, announce_request, clock_request, fence_request;
 extern const RequestOps handler_request;
 extern const RequestOps feed_request, position_request, return_request;
-extern const RequestOps set_uses_request, set_marks_request, set_admission_request;
+extern const RequestOps set_uses_request, set_marks_request, set_admission_request, remove_request;
 extern const RequestOps iterate_request;
 
 const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
@@ -37,6 +37,7 @@ const RequestOps *const request_ops[MESSAGE_N_KINDS] = {
     [MESSAGE_POSITION] = &position_request,
     [MESSAGE_SET_USES] = &set_uses_request,
     [MESSAGE_SET_MARKS] = &set_marks_request,
+    [MESSAGE_REMOVE] = &remove_request,
     [MESSAGE_SET_ADMISSION] = &set_admission_request,
     [MESSAGE_RETURN] = &return_request,
     [MESSAGE_ITERATE] = &iterate_request,

@@ -48,9 +48,10 @@ typedef enum {
     MESSAGE_FEED,     /* an input of the part, from its primary to a replica */
     MESSAGE_POSITION, /* from a replica: up to which input it has them */
 
-    /* of a part of a table with max_bytes that moves */
+    /* of a part of a table with max_bytes, or whose rows expire, that moves */
     MESSAGE_SET_USES,  /* the counts of its rows' uses: one entry, number 0 */
     MESSAGE_SET_MARKS, /* when rows were used */
+    MESSAGE_REMOVE,    /* these rows have left it, if they had been sent before */
 
     /* of a part of a table that does not admit all keys, and moves */
     MESSAGE_SET_ADMISSION, /* words number keys.first and so on of what it answers from */

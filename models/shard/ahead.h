@@ -9,13 +9,9 @@
 
 #include "models/shard/shard.h"
 
-/* Whether rows may be sent ahead: they can be listed piece by piece, and none leaves the shard that
- * would stay for requests to the other server. Rows that expire may be sent ahead, too: sweeps are
- * held meanwhile. */
-bool shard_goes_ahead(const RubatoShard *shard);
-
-/* From now on the shard notes which rows change, or are made. Until the end no sweep removes rows
- * that have expired, and shard_leave_out_absent keeps them. */
+/* From now on the shard notes which rows change, are made, or leave. Until the end no sweep removes
+ * rows that have expired, and shard_leave_out_absent keeps them. The shard's rows can be listed
+ * piece by piece (shard_has_pieces). */
 void shard_begin_ahead(RubatoShard *shard);
 
 /* Whether it does, and has had memory for all of them so far. */

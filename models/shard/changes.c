@@ -42,13 +42,16 @@ static void note_evicted(void *user, RubatoKey key)
     RubatoShard *const shard = user;
 
     shard_note(shard, &(RubatoKeys){ .first = key, .n = 1 });
+    if (shard->ahead != NULL)
+        shard_note_ahead(shard, &(RubatoKeys){ .first = key, .n = 1 });
     if (shard_tells_evictions(shard))
         shard_note_eviction(shard, key);
 }
 
 void shard_hear_evictions(RubatoShard *shard)
 {
-    const bool hears = shard->changes != NULL || shard_tells_evictions(shard);
+    const bool hears =
+        shard->changes != NULL || shard->ahead != NULL || shard_tells_evictions(shard);
 
     if (shard->bounded != NULL)
         shard->bounded->set_evicted(shard->storage, hears ? note_evicted : NULL, shard);

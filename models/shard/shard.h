@@ -107,6 +107,9 @@ void shard_set_marks(RubatoShard *shard, const RubatoKeys *keys, const uint32_t 
 StorageUses shard_uses(const RubatoShard *shard); /* all 0 if it is not bounded */
 void shard_set_uses(RubatoShard *shard, const StorageUses *uses);
 
+/* Removes the rows of these keys that are there, of a shard that is bounded. */
+void shard_remove(RubatoShard *shard, const RubatoKeys *keys);
+
 /* Of a table whose rows expire, and whose time is counted in that unit. The others of these calls
  * are for such tables alone. */
 bool shard_counts(const RubatoShard *shard, RubatoTimeUnit unit);

@@ -1,5 +1,6 @@
 /* Rows that change while they are sent ahead: see ahead.h. Each way by which a shard changes a row,
- * or makes one, calls shard_watch before.
+ * makes one, or removes one that has expired calls shard_watch before; of one that is evicted the
+ * storage tells (changes.c).
  *
  * Thread: the shard's present owner. */
 #include "models/shard/ahead.h"
@@ -15,21 +16,6 @@ struct ShardAhead {
     bool lacks_memory;
 };
 
-/* Whether what was sent of a row has expired at the other server when the row has left this one.
- * Sweeps are held. So the row has left because a write came to it when it had expired, and was not
- * admitted. What was sent was written when the row was, or before. So it is as old at least; but if
- * its values count, they may have been others. */
-static bool expires_with_copies(const RubatoShard *shard)
-{
-    return shard->expiry == NULL || shard->admission == NULL ||
-           shard->expiry->expires == expiry_is_of_age;
-}
-
-bool shard_goes_ahead(const RubatoShard *shard)
-{
-    return shard->spec->max_bytes == 0 && shard_has_pieces(shard) && expires_with_copies(shard);
-}
-
 static void begin_notes(RubatoShard *shard)
 {
     /* another seed than that of the storage, which nobody may know */
@@ -41,6 +27,7 @@ void shard_begin_ahead(RubatoShard *shard)
 {
     shard->ahead = g_new0(ShardAhead, 1);
     begin_notes(shard);
+    shard_hear_evictions(shard);
     shard_set_watched(shard);
 }
 
@@ -65,6 +52,7 @@ void shard_end_ahead(RubatoShard *shard)
     key_set_clear(&shard->ahead->set);
     g_array_unref(shard->ahead->keys);
     g_clear_pointer(&shard->ahead, g_free);
+    shard_hear_evictions(shard);
     shard_set_watched(shard);
 }
 

@@ -1,4 +1,4 @@
-/* Shards of tables with max_bytes: marks of rows, and counts.
+/* Shards of tables whose rows leave: marks of rows, counts, and rows that are removed.
  *
  * Thread: the shard's present owner. Keys have been checked. */
 #include "models/shard/shard_private.h"
@@ -46,6 +46,19 @@ void shard_set_marks(RubatoShard *shard, const RubatoKeys *keys, const uint32_t 
             if (found[i] != NULL)
                 memcpy(found[i], &mark, sizeof mark);
         }
+    }
+}
+
+void shard_remove(RubatoShard *shard, const RubatoKeys *keys)
+{
+    RubatoKey block[BLOCK];
+
+    if (shard->is_watched)
+        shard_watch(shard, keys);
+    for (size_t begin = 0; begin < keys->n; begin += BLOCK) {
+        const size_t n = MIN(keys->n - begin, BLOCK);
+
+        shard->bounded->erase(shard->storage, shard_take_block(keys, begin, n, block), n);
     }
 }
 

@@ -8,10 +8,14 @@
  * on, until they are few or this has been done ROUNDS times: then they change as fast as they are
  * sent. What has changed since goes along when the part moves (moving_rows.c).
  *
- * A row that is sent again replaces what came before. None is ever removed. A row that has expired
- * is sent as any other, and has expired at the other server, too; sweeps are held meanwhile. Tables
- * that evict rows are not sent ahead (shard_goes_ahead), and all of their rows go when the part
- * moves. So it is if there is no memory for the notes.
+ * A row that is sent again replaces what came before. One that was evicted since it was sent, or
+ * that had expired when a write came to it that was not admitted, is removed at the other server. A
+ * row that has expired is sent as any other, and has expired at the other server, too; sweeps are
+ * held meanwhile. If there is no memory for the notes, all rows go when the part moves.
+ *
+ * A part of a table with max_bytes has as many bytes there as here. So the other server may evict
+ * rows on the way, as for new rows: those of the keys that it cannot place as they are placed here.
+ * With each slice it gets the counts of uses, which say how old the marks of rows are.
  *
  * Why the wait ends: the other server handles each message without a wait, and room in the window
  * to it comes by that. If its node is lost, or the run ends, the wait ends with an error.
@@ -24,6 +28,7 @@
 #include "engine/server/server_private.h"
 #include "io/net/handler_call.h"
 #include "models/shard/ahead.h"
+#include "models/shard/image.h"
 
 enum {
     ROUNDS = 5,
@@ -44,7 +49,8 @@ typedef struct {
     size_t slice_bytes;
     PartSlice slice;
     GArray *changed; /* of RubatoKey: rows that are sent again; NULL: not yet */
-    size_t n_again;  /* of these */
+    size_t n_looked; /* of these: whether they have rows */
+    size_t n_again;  /* of these, if they have */
     size_t n_slices; /* since `changed` began */
     GPtrArray *made; /* of Made: the present slice */
     bool is_ahead;   /* the shard notes what changes */
@@ -120,9 +126,11 @@ static void read_slice(const PartState *state, Ahead *ahead)
 {
     size_t n_bytes = ahead->slice_bytes;
 
+    if (!part_state_send_uses(state, NULL))
+        return;
     if (ahead->changed == NULL)
         (void)part_state_send_rows(state, &ahead->slice, &n_bytes, NULL);
-    else
+    else if (part_state_send_gone(state, ahead->changed, &ahead->n_looked, &n_bytes, NULL))
         (void)part_state_send_keys(state, ahead->changed, &ahead->n_again, &n_bytes, NULL);
 }
 
@@ -136,7 +144,7 @@ static void go_ahead(Server *server, void *data)
     };
 
     ahead->n_slices++;
-    if (!ahead->is_ahead && shard_goes_ahead(shard)) {
+    if (!ahead->is_ahead && shard_has_pieces(shard)) {
         shard_begin_ahead(shard);
         ahead->is_ahead = true;
     }
@@ -154,7 +162,7 @@ static void take_changed(Server *server, void *data)
     Ahead *const ahead = data;
 
     ahead->changed = shard_take_ahead(server_find_shard(server, ahead->table, ahead->part));
-    ahead->n_again = ahead->n_slices = 0;
+    ahead->n_looked = ahead->n_again = ahead->n_slices = 0;
 }
 
 static void end_ahead(Server *server, void *data)

@@ -394,6 +394,54 @@ bool part_state_send_rows(const PartState *state, PartSlice *slice, size_t *n_by
                             : send_even_slice(state, slice, n_bytes, error);
 }
 
+/* The next keys of a list, *n_listed of them. Returns how many have rows; `some` has those. */
+static size_t take_listed(const PartState *state, const GArray *keys, size_t begin, RubatoKey *some,
+                          size_t *n_listed)
+{
+    *n_listed = MIN(keys->len - begin, MIN((size_t)RUBATO_STORAGE_BLOCK, state->most));
+    memcpy(some, &g_array_index(keys, RubatoKey, begin), *n_listed * sizeof *some);
+    return rubato_table_spec_holds_range(shard_spec(state->shard))
+               ? *n_listed
+               : shard_leave_out_absent(state->shard, some, *n_listed);
+}
+
+/* Of n keys, those that are not among `present`, which has some of them in the same order. */
+static size_t take_gone(const RubatoKey *keys, size_t n, const RubatoKey *present, size_t n_present,
+                        RubatoKey *gone)
+{
+    size_t n_gone = 0, next = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (next < n_present && keys[i] == present[next])
+            next++;
+        else
+            gone[n_gone++] = keys[i];
+    return n_gone;
+}
+
+bool part_state_send_gone(const PartState *state, GArray *keys, size_t *n_looked, size_t *n_bytes,
+                          GError **error)
+{
+    const size_t row_bytes = MAX(1, state->row_bytes + state->state_bytes);
+
+    if (!shard_is_bounded(state->shard))
+        *n_looked = keys->len;
+    while (*n_bytes > 0 && *n_looked < keys->len) {
+        RubatoKey some[RUBATO_STORAGE_BLOCK], gone[RUBATO_STORAGE_BLOCK];
+        const RubatoKey *const listed = &g_array_index(keys, RubatoKey, *n_looked);
+        size_t n_listed;
+        const size_t n_rows = take_listed(state, keys, *n_looked, some, &n_listed);
+        const RubatoKeys absent = { .keys = gone,
+                                    .n = take_gone(listed, n_listed, some, n_rows, gone) };
+
+        if (absent.n > 0 && !send_values(state, MESSAGE_REMOVE, &absent, 0, error))
+            return false;
+        *n_looked += n_listed;
+        *n_bytes -= MIN(*n_bytes, n_listed * row_bytes);
+    }
+    return true;
+}
+
 bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, size_t *n_bytes,
                           GError **error)
 {
@@ -401,13 +449,9 @@ bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, 
 
     while (*n_bytes > 0 && *n_sent < keys->len) {
         RubatoKey some[RUBATO_STORAGE_BLOCK];
-        const size_t most = MIN(G_N_ELEMENTS(some), state->most);
-        const size_t n_listed = MIN(keys->len - *n_sent, most);
-        const bool is_range = rubato_table_spec_holds_range(shard_spec(state->shard));
-        size_t n_rows;
+        size_t n_listed;
+        const size_t n_rows = take_listed(state, keys, *n_sent, some, &n_listed);
 
-        memcpy(some, &g_array_index(keys, RubatoKey, *n_sent), n_listed * sizeof some[0]);
-        n_rows = is_range ? n_listed : shard_leave_out_absent(state->shard, some, n_listed);
         *n_sent += n_listed;
 
         const RubatoKeys present = { .keys = some, .n = n_rows };
@@ -427,9 +471,10 @@ bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, 
 
 bool part_state_send_rest(const PartState *state, GArray *keys, GError **error)
 {
-    size_t n_bytes = SIZE_MAX, n_sent = 0;
+    size_t n_bytes = SIZE_MAX, n_looked = 0, n_sent = 0;
 
     return part_state_send_first(state, error) && send_admission(state, error) &&
+           part_state_send_gone(state, keys, &n_looked, &n_bytes, error) &&
            part_state_send_keys(state, keys, &n_sent, &n_bytes, error) &&
            part_state_send_uses(state, error) && part_state_send_last(state, error);
 }

@@ -74,6 +74,11 @@ bool part_state_send_rows(const PartState *state, PartSlice *slice, size_t *n_by
 bool part_state_send_keys(const PartState *state, GArray *keys, size_t *n_sent, size_t *n_bytes,
                           GError **error);
 
+/* The same of keys that have no rows any more, for the other part may have had them: it removes
+ * them. All of these go before rows of the list: else it might evict others that stay. */
+bool part_state_send_gone(const PartState *state, GArray *keys, size_t *n_looked, size_t *n_bytes,
+                          GError **error);
+
 /* As part_state_send, to a part that has had all rows but those of these keys. */
 bool part_state_send_rest(const PartState *state, GArray *keys, GError **error);
 

@@ -1,6 +1,6 @@
-/* The requests that only a moving part sends: counts of bad deltas, clocks, and what decides which
- * rows are evicted and which keys are admitted. Its rows come by Set and Set of state. The requests
- * that its models held come as they were.
+/* The requests that only a moving part sends: counts of bad deltas, clocks, what decides which rows
+ * are evicted and which keys are admitted, and which rows have left since they came. Its rows come
+ * by Set and Set of state. The requests that its models held come as they were.
  *
  * Thread: the server's owner. */
 #include "engine/control/control.h"
@@ -74,6 +74,17 @@ static void set_marks(RubatoShard *shard, RubatoRequest *request)
     shard_set_marks(shard, &request->keys, request->input);
 }
 
+static const char *find_remove_fault(const RubatoShard *shard, const RubatoRequest *request)
+{
+    return shard_is_bounded(shard) ? request_find_key_fault(shard, request)
+                                   : "keys of rows that have left, which stay in its table";
+}
+
+static void remove_rows(RubatoShard *shard, RubatoRequest *request)
+{
+    shard_remove(shard, &request->keys);
+}
+
 static const char *find_admission_fault(const RubatoShard *shard, const RubatoRequest *request)
 {
     return request_find_number_fault(shard_n_admission_words(shard), request);
@@ -91,7 +102,7 @@ static void set_admission(RubatoShard *shard, RubatoRequest *request)
 }
 
 extern const RequestOps set_bad_gradients_request, set_clocks_request;
-extern const RequestOps set_uses_request, set_marks_request, set_admission_request;
+extern const RequestOps set_uses_request, set_marks_request, set_admission_request, remove_request;
 
 const RequestOps set_admission_request = {
     .name = "Set of what admits keys",
@@ -118,6 +129,13 @@ const RequestOps set_marks_request = {
     .is_of_move = true,
     .find_fault = find_marks_fault,
     .between_tasks = set_marks,
+};
+
+const RequestOps remove_request = {
+    .name = "Removal of rows",
+    .is_of_move = true,
+    .find_fault = find_remove_fault,
+    .between_tasks = remove_rows,
 };
 
 const RequestOps set_bad_gradients_request = {

@@ -32,7 +32,7 @@
 #include "io/net/message.h"
 
 #define WIRE_MAGIC 0x4f544252u /* "RBTO" */
-#define WIRE_VERSION 44
+#define WIRE_VERSION 45
 
 #define WIRE_PREFIX_BYTES 16
 #define WIRE_PACKET_HEADER_BYTES 64

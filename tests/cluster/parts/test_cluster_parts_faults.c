@@ -86,27 +86,29 @@ void __wrap_moving_part_free(MovingPart *moving)
 
 /* ---- a move in which a node dies ---- */
 
-enum { N_KEYS = 20000, WIDTH = 16 }; /* so that a part takes several messages */
+enum { N_KEYS = 20000, WIDTH = 16, MOST_BYTES = 64 << 20 }; /* a part takes several messages */
 
 typedef struct {
     Moment moment;
     uint32_t victim, scheduler;
     const char *over;
     const FlowSizes *(*sizes)(void); /* small: who sends waits for room when the other one dies */
-    bool expires;                    /* the table's rows */
+    enum { STAY, EXPIRE, EVICTED } rows; /* of the table */
 } Death;
 
 static const Death deaths[] = {
-    { MOMENT_SEND_ROWS, FROM, OTHER, "tcp", test_sizes, false },
-    { MOMENT_TAKE_ROWS, TO, OTHER, "shm", small_sizes, false },
-    { MOMENT_SEND_ROWS, FROM, FROM, "shm", test_sizes, false },
-    { MOMENT_SEND_MODELS, FROM, TO, "tcp", test_sizes, false },
-    { MOMENT_TAKE_ROWS, TO, TO, "tcp", test_sizes, false },
-    { MOMENT_KEEP, TO, OTHER, "tcp", test_sizes, false },
-    { MOMENT_KEEP, TO, TO, "shm", test_sizes, false },
-    { MOMENT_FREE, FROM, OTHER, "shm", test_sizes, false },
-    { MOMENT_SEND_ROWS, FROM, OTHER, "shm", test_sizes, true },
-    { MOMENT_TAKE_ROWS, TO, OTHER, "tcp", test_sizes, true },
+    { MOMENT_SEND_ROWS, FROM, OTHER, "tcp", test_sizes, STAY },
+    { MOMENT_TAKE_ROWS, TO, OTHER, "shm", small_sizes, STAY },
+    { MOMENT_SEND_ROWS, FROM, FROM, "shm", test_sizes, STAY },
+    { MOMENT_SEND_MODELS, FROM, TO, "tcp", test_sizes, STAY },
+    { MOMENT_TAKE_ROWS, TO, TO, "tcp", test_sizes, STAY },
+    { MOMENT_KEEP, TO, OTHER, "tcp", test_sizes, STAY },
+    { MOMENT_KEEP, TO, TO, "shm", test_sizes, STAY },
+    { MOMENT_FREE, FROM, OTHER, "shm", test_sizes, STAY },
+    { MOMENT_SEND_ROWS, FROM, OTHER, "shm", test_sizes, EXPIRE },
+    { MOMENT_TAKE_ROWS, TO, OTHER, "tcp", test_sizes, EXPIRE },
+    { MOMENT_SEND_ROWS, FROM, OTHER, "tcp", test_sizes, EVICTED },
+    { MOMENT_TAKE_ROWS, TO, OTHER, "shm", test_sizes, EVICTED },
 };
 
 /* Under a sanitizer the wait for each death is longer, and these see the most. */
@@ -130,18 +132,23 @@ static const RubatoTableSpec rows_spec = {
     .name = "rows", .width = WIDTH, .n_keys = N_KEYS, .model = "ssp", .staleness = 1
 };
 
-/* Rows that expire are in hash storage, which has none at first. */
+/* Rows that leave are in hash storage, which has none at first. */
 static bool create_rows(RubatoEngine *engine, const Death *death, GError **error)
 {
     RubatoTableSpec spec = rows_spec;
     g_autofree float *rows = g_new0(float, (size_t)N_KEYS *WIDTH);
 
-    if (!death->expires)
+    if (death->rows == STAY)
         return rubato_engine_create_table(engine, &spec, error);
     spec.storage = "hash";
     spec.n_keys = 0;
-    spec.expire = "clocks";
-    spec.expire_after = 1000000;
+    if (death->rows == EXPIRE) {
+        spec.expire = "clocks";
+        spec.expire_after = 1000000;
+    } else {
+        spec.max_bytes = MOST_BYTES;
+        spec.parts = N_SERVERS + 1; /* so each server has room for two */
+    }
     return rubato_engine_create_table(engine, &spec, error) &&
            (engine->self != OTHER ||
             rubato_engine_set_range(engine, "rows", 0, N_KEYS, rows, error)) &&
