@@ -518,6 +518,30 @@ static void handle(Server *server, Message *message)
         handle_past_models(server, message);
 }
 
+/* Whether an Add is of a task, and of a part that is here and has no replicas: so a model has it,
+ * which needs its input no longer than the call, or copies it (rubato_model_keep). */
+static bool goes_to_model(Server *server, const Message *message)
+{
+    const Binding *const binding = server_find_binding(server, message->epoch, message->table);
+    const BoundPart *const part =
+        message->epoch != 0 && binding != NULL && message->part < binding->n_parts
+            ? &binding->parts[message->part]
+            : NULL;
+
+    return part != NULL && part->model != NULL && part->fed == NULL;
+}
+
+/* An Add whose input lies in memory of the transport. The token is held, so nobody else has seen
+ * the message when its input is copied. */
+static void handle_lent(Server *server, Message *message)
+{
+    if (!goes_to_model(server, message))
+        post_office_own(message);
+    handle(server, message);
+    if (!message->is_answered && post_office_is_lent(message))
+        post_office_own(message);
+}
+
 /* Measures what other nodes ask, on any thread: the receiving one wants to know what it may handle
  * itself. */
 void server_handle(Actor *actor, Message *message)
@@ -531,7 +555,10 @@ void server_handle(Actor *actor, Message *message)
         return;
     }
     const int64_t began_ns = monotonic_coarse_ns();
-    handle(server, message); /* which may have ended it */
+    if (post_office_is_lent(message))
+        handle_lent(server, message);
+    else
+        handle(server, message); /* which may have ended it */
     inline_work_learn(&server->office->inline_work, n_values, monotonic_coarse_ns() - began_ns);
 }
 

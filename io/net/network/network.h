@@ -53,6 +53,12 @@ void incoming_free(Incoming *incoming);
  * owner. */
 bool incoming_park(Incoming *incoming, size_t more_bytes);
 
+/* Whether its values lie in memory of the transport, where the sender may still change them, and
+ * only until its handler's `receive` has returned: an Add. Who keeps it longer, or gives it to
+ * another thread, has them copied first. The message's owner, on the thread that received it. */
+bool incoming_is_lent(const Incoming *incoming);
+void incoming_own(Incoming *incoming);
+
 /* A message that may be parked. If it is a small part of the packet in which it came, and so keeps
  * much more memory than it needs, moves it to memory of its own: the header, the keys, the values
  * and the room's bytes. Returns the message, which may lie elsewhere now; if there is no memory, it

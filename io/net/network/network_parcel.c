@@ -88,25 +88,41 @@ void incoming_free(Incoming *incoming)
     give_back(peer, charge);
 }
 
-/* Whether the packet is one reply, whose bytes are not needed after it has been handed over. */
-static bool is_short_lived(const Network *network, const Received *received, uint32_t n_messages)
+/* An Add to a run of rows: besides its header, which is copied, it has values alone. */
+static bool is_add_of_run(const WireHeader *header)
+{
+    return header->kind == MESSAGE_ADD && header->keys == WIRE_KEYS_RUN && header->key_bytes == 0;
+}
+
+/* What is lent and may be read there. A reply's bytes are not needed after it has been handed over;
+ * an Add's may be. */
+typedef enum { LENT_NOTHING, LENT_REPLY, LENT_ADD } Lent;
+
+/* Of a packet of one message. */
+static Lent find_lent(const Network *network, const Received *received, uint32_t n_messages)
 {
     WireHeader header;
 
-    return network->drops_replies && n_messages == 1 &&
-           wire_read_message(received->bytes + WIRE_PACKET_HEADER_BYTES,
-                             received->size - WIRE_PACKET_HEADER_BYTES, &header) == NULL &&
-           header.kind == MESSAGE_REPLY;
+    if (!network->drops_replies || n_messages != 1 ||
+        wire_read_message(received->bytes + WIRE_PACKET_HEADER_BYTES,
+                          received->size - WIRE_PACKET_HEADER_BYTES, &header) != NULL)
+        return LENT_NOTHING;
+    if (header.kind == MESSAGE_REPLY)
+        return LENT_REPLY;
+    return is_add_of_run(&header) && received->size >= BLOCK_POOL_LEAST_BYTES ? LENT_ADD
+                                                                              : LENT_NOTHING;
 }
 
 Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t **bytes)
 {
     const Network *const network = peer->network;
     const size_t stride = (sizeof(Item) + network->room_bytes + 15) & ~(size_t)15;
-    const bool stays = received->size > COPIED_BYTES && (uintptr_t)received->bytes % 8 == 0 &&
-                       (!received->lent || is_short_lived(network, received, n_messages));
+    const bool may_stay = received->size > COPIED_BYTES && (uintptr_t)received->bytes % 8 == 0;
+    const Lent lent =
+        may_stay && received->lent ? find_lent(network, received, n_messages) : LENT_NOTHING;
+    const bool stays = may_stay && (!received->lent || lent != LENT_NOTHING);
     const size_t n_here = received->values == NULL ? received->size : received->head_bytes;
-    const bool is_large = !stays && n_here >= BLOCK_POOL_LEAST_BYTES;
+    const bool is_large = (!stays || lent == LENT_ADD) && n_here >= BLOCK_POOL_LEAST_BYTES;
     const size_t copied_bytes = stays || is_large ? 0 : n_here;
     Parcel *const parcel = g_try_malloc(sizeof *parcel + n_messages * stride + copied_bytes);
     uint8_t *const block = is_large ? block_pool_take(network->pool, n_here) : NULL;
@@ -169,6 +185,21 @@ static size_t parcel_bytes(const Parcel *parcel)
     return sizeof *parcel + parcel->n_items * parcel->stride + parcel->packet_bytes;
 }
 
+bool incoming_is_lent(const Incoming *incoming)
+{
+    const Parcel *const parcel = incoming->packet;
+
+    return parcel->is_lent && parcel->block != NULL;
+}
+
+void incoming_own(Incoming *incoming)
+{
+    Parcel *const parcel = incoming->packet;
+
+    incoming->values = memcpy(parcel->block, incoming->values, incoming->value_bytes);
+    parcel->is_lent = false;
+}
+
 Incoming *incoming_detach(Incoming *incoming)
 {
     Parcel *const shared = incoming->packet;
@@ -212,7 +243,8 @@ const char *parcel_unpack(Parcel *parcel, uint8_t *bytes, size_t size, uint32_t 
         const char *const fault = wire_read_message(bytes + at, size - at, header);
         if (fault != NULL)
             return fault;
-        if (parcel->is_lent && header->kind != MESSAGE_REPLY)
+        if (parcel->is_lent &&
+            !(parcel->block == NULL ? header->kind == MESSAGE_REPLY : is_add_of_run(header)))
             return "it has changed while it was read";
         unpack(parcel, item, bytes + at);
         at += wire_message_bytes(header);

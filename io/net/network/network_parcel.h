@@ -14,11 +14,12 @@ typedef struct {
     size_t packet_bytes;
     _Atomic uint32_t refs;
     bool holds_received;
-    bool is_lent;          /* one reply, read in the transport's memory, */
+    bool is_lent;          /* one reply or Add, read in the transport's memory, */
     const uint8_t *values; /* or, if this is not NULL, to the place of its values; or a piece of a
                             * tensor, whose head is copied */
     Received received;
-    uint8_t *block; /* of the network's pool, with a copy of a large packet; NULL: there is none */
+    uint8_t *block; /* of the network's pool, with a copy of a large packet, or for one of a lent
+                     * Add (incoming_own); NULL: there is none */
     _Alignas(16) uint8_t items[];
 } Parcel;
 
@@ -36,7 +37,8 @@ static inline Item *parcel_item(Parcel *parcel, uint32_t i)
 }
 
 /* A parcel with aligned bytes: the packet as it came, or a copy. NULL: no memory. A lent packet is
- * copied, because its messages may live longer. Only the rows of a reply are read where they are.
+ * copied, because its messages may live longer, and so that nobody changes it. Only rows are read
+ * where they are: those of a reply, and of a large Add that has no list of keys (incoming_is_lent).
  * There is a reference for each message, and one for the caller. (transfer full) */
 Parcel *parcel_new(Peer *peer, Received *received, uint32_t n_messages, uint8_t **bytes);
 

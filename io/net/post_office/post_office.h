@@ -257,6 +257,12 @@ void post_office_end_batch(PostOffice *office);
 /* Bytes of NetworkConfig.room_bytes that the office needs. */
 size_t post_office_room_bytes(void);
 
+/* Whether a request's input lies in memory that is there only until the receiving thread, which
+ * handles it, is done with it; and has it copied, so that the request may be kept. Called by the
+ * server, or before the request goes to another thread. */
+bool post_office_is_lent(const Message *message);
+void post_office_own(Message *message);
+
 /* A Get that its model may park. If it came in a packet with others and is small, moves it to
  * memory of its own, so that it keeps no more than it needs. Returns the message, which may lie
  * elsewhere now. Called by the server before the model gets the message. */

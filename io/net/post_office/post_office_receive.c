@@ -61,6 +61,19 @@ static bool is_remote(const Message *message)
     return message->end == end_remote;
 }
 
+bool post_office_is_lent(const Message *message)
+{
+    return is_remote(message) && incoming_is_lent(((const RemoteRequest *)message)->incoming);
+}
+
+void post_office_own(Message *message)
+{
+    Incoming *const incoming = ((RemoteRequest *)message)->incoming;
+
+    incoming_own(incoming);
+    message->request.input = incoming->values;
+}
+
 Message *post_office_detach(Message *message)
 {
     if (!is_remote(message))
@@ -316,8 +329,11 @@ const char *post_office_receive_request(PostOffice *office, Incoming *incoming)
     /* nobody knows how long a handler takes */
     if (header->kind == MESSAGE_HANDLER || (keys != NULL && asked->n_keys > INLINE_LISTED) ||
         (header->kind == MESSAGE_FEED && message->fed_kind == MESSAGE_HANDLER) ||
-        !post_office_handle_if_short(office, actor, message, message_n_values(message)))
+        !post_office_handle_if_short(office, actor, message, message_n_values(message))) {
+        if (post_office_is_lent(message))
+            post_office_own(message);
         actor_post(actor, message);
+    }
     return NULL;
 }
 
