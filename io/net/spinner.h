@@ -58,6 +58,14 @@ void spinner_init(Spinner *spinner);
  * own away at once, and looks longer, until all have had their turn. */
 void spinner_share(Spinner *spinner, uint32_t n_threads);
 
+/* n_looks of a worker that receives, and so waits for another process: more where it has a
+ * processor of its own. What comes while it gives that away is found only afterwards, and a system
+ * call takes up to 2 us on a virtual machine. */
+static inline unsigned spinner_looks_receiving(const Spinner *spinner)
+{
+    return spinner->n_sharing == 1 ? 4 * spinner->n_looks : spinner->n_looks;
+}
+
 /* Whether to poll at all; then *end is for spinner_go_on. */
 bool spinner_begin(Spinner *spinner, SpinnerEnd *end);
 

@@ -69,6 +69,7 @@ static bool can_glance(const Network *network)
 bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
 {
     SpinnerEnd end;
+    unsigned n_looks;
 
     /* More nodes than processors on this host: who is waited for may wait for a processor. Acquire:
      * pairs with network_join's release. */
@@ -76,8 +77,9 @@ bool network_spin(Network *network, Spinner *spinner, Call *call, bool *seen)
         spinner_share(spinner, network->n_near);
     if (!can_glance(network) || !spinner_begin(spinner, &end))
         return false;
+    n_looks = call == NULL ? spinner->n_looks : spinner_looks_receiving(spinner);
     do {
-        for (unsigned i = 0; i < spinner->n_looks; i++) {
+        for (unsigned i = 0; i < n_looks; i++) {
             *seen = glance(network);
             if (*seen || (call != NULL && call_has_ended(call))) {
                 spinner_found(spinner);

@@ -124,6 +124,17 @@ START_TEST(threads_that_share_a_processor_look_longer_and_give_way_sooner)
 }
 END_TEST
 
+START_TEST(who_receives_on_a_processor_of_its_own_gives_it_away_less_often)
+{
+    Spinner spinner = new_spinner(), shared = new_spinner();
+
+    spinner_share(&spinner, g_get_num_processors());
+    ck_assert_uint_ge(spinner_looks_receiving(&spinner), 4 * spinner.n_looks);
+    spinner_share(&shared, g_get_num_processors() + 1);
+    ck_assert_uint_eq(spinner_looks_receiving(&shared), shared.n_looks);
+}
+END_TEST
+
 START_TEST(patient_threads_that_share_a_processor_look_longer_but_not_without_end)
 {
     Spinner patient = new_spinner(), crowd = new_spinner();
@@ -254,6 +265,7 @@ int main(void)
     tcase_add_test(cases, looks_in_vain_become_seldom_but_do_not_cease);
     tcase_add_test(cases, one_that_finds_something_makes_all_worth_it);
     tcase_add_test(cases, threads_that_share_a_processor_look_longer_and_give_way_sooner);
+    tcase_add_test(cases, who_receives_on_a_processor_of_its_own_gives_it_away_less_often);
     tcase_add_test(cases, patient_threads_that_share_a_processor_look_longer_but_not_without_end);
     tcase_add_test(cases, patience_is_for_those_who_share_a_processor);
     tcase_add_test(cases, who_waits_for_what_takes_long_looks_for_a_fifth_of_a_millisecond);
