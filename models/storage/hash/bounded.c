@@ -4,10 +4,10 @@
  * The storage is laid out and grows as in hash.c, except that a key lies in one of two buckets; see
  * paired.h. Each cell has a mark behind the row (or behind its number), which the order of eviction
  * reads and writes. When both buckets of a new key are full and no key there can move, the segment
- * grows, as long as max_bytes allows. Then one of the rows in these buckets is evicted, the one
- * that the order of eviction chooses, and the new key takes its cell. No other cell moves, and the
- * buckets have been prefetched. In the end all buckets are full. As keys are hashed, it is a choice
- * among eight or more random rows, which comes close to the exact order.
+ * grows, as long as max_bytes allows (is_its_turn). Then one of the rows in these buckets is
+ * evicted, the one that the order of eviction chooses, and the new key takes its cell. No other
+ * cell moves, and the buckets have been prefetched. In the end all buckets are full. As keys are
+ * hashed, it is a choice among eight or more random rows, which comes close to the exact order.
  *
  * Rows in slabs may fill max_bytes while buckets have room. Then the choice is among at least
  * N_SAMPLED rows, whose keys lie from the home bucket on.
@@ -243,6 +243,25 @@ static bool is_grown(BoundedStorage *bounded, const Segment *segment)
     return bounded->is_grown;
 }
 
+/* Whether a segment whose rows lie in the cells may grow before others: if max_bytes has room for
+ * all that are before it, and itself, with twice its size, for the rest with its size, and for the
+ * last of them once more, from which its rows are copied. That is
+ * the order in which segments grow while keys come in any order, for the first are the densest
+ * (segment_place). So rows that come in the order of the segments, as those of a part that moves,
+ * leave the later ones as many bytes as these had. */
+static bool is_its_turn(const BoundedStorage *bounded, const Segment *segment, uint64_t h)
+{
+    const HashStorage *const hash = &bounded->hash;
+    const BucketLayout layout = hash->source.layout;
+    const uint64_t n_bytes =
+        (uint64_t)(segment_end(layout, segment) - segment->buckets) + layout.bucket_bytes;
+    const uint64_t n_all = UINT64_C(1) << segment->depth, first = HASH_FIRST_ENTRY(segment->depth);
+    const uint64_t n_until = (segment_place(h) >> (64 - segment->depth)) + 1;
+
+    return !hash->is_inline || bounded->max_bytes == NO_BOUND ||
+           hash->n_bytes + (n_all - first + n_until - first + 1) * n_bytes <= bounded->max_bytes;
+}
+
 /* Both buckets are full of rows that lie in the cells, in a table that cannot grow: nearly every
  * new key of a table at its max_bytes comes here. Does what replace_one does, in one go, and with
  * constant layouts; the cell becomes zero. NULL: all rows are held. */
@@ -309,7 +328,7 @@ static unsigned char *insert(BoundedStorage *bounded, uint64_t h, RubatoKey key,
     while ((cell = paired_insert(layout, hash_segment_of(hash, h), h, key)) == NULL) {
         const bool made_room =
             (may_move(bounded, segment) && paired_make_room(&hash->source, segment, h)) ||
-            (!is_grown(bounded, segment) &&
+            (!is_grown(bounded, segment) && is_its_turn(bounded, segment, h) &&
              bounded_has_room_for(bounded, hash_room_bytes(hash, h)) && hash_make_room(hash, h)) ||
             make_room_beyond(bounded, segment, h);
 

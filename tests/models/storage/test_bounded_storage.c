@@ -351,6 +351,50 @@ START_TEST(marks_keep_the_order_in_another_shard)
 }
 END_TEST
 
+/* How many of these rows, set one by one, a table of that bound has in the end. */
+static size_t count_with_room(const Fixture *like, const RubatoKey *keys, size_t n, size_t stride)
+{
+    Fixture fixture;
+
+    begin(&fixture, &like->spec, like->spec.max_bytes);
+    for (size_t i = 0; i < n; i++)
+        set_run(&fixture, keys[i * stride % n], 1, 1);
+    const size_t n_rows = shard_n_rows(fixture.shard);
+    end(&fixture);
+    return n_rows;
+}
+
+/* As a part that moves: all rows of a table at its bound come in the order of a list to one whose
+ * keys are hashed alike. As many find room as in any order. */
+START_TEST(rows_that_come_in_the_order_of_a_list_find_room)
+{
+    enum { STRIDE = 7919 }; /* a prime */
+    const RubatoTableSpec spec = { .dtype = RUBATO_F32, .width = shapes[_i].width };
+    const uint64_t max_bytes =
+        shapes[_i].max_mib == 0 ? least_bytes(&spec) : (uint64_t)shapes[_i].max_mib << 20;
+    const size_t n = spec.width > 1000 ? 4 * 1000 : 4 * max_bytes / (16 + 4 * spec.width);
+    const size_t most = spec.width > 1000 ? RUBATO_STORAGE_BLOCK : MOST;
+    Fixture from;
+
+    begin(&from, &spec, max_bytes);
+    for (size_t first = 0; first < n; first += most)
+        set_run(&from, first, 977, most);
+    const size_t n_rows = shard_n_rows(from.shard);
+    g_autofree RubatoKey *const keys = g_new(RubatoKey, n_rows);
+
+    shard_list(from.shard, 0, n_rows, keys);
+    ck_assert_uint_ne(n_rows % STRIDE, 0);
+
+    const size_t n_listed = count_with_room(&from, keys, n_rows, 1);
+    const size_t n_mixed = count_with_room(&from, keys, n_rows, STRIDE);
+
+    printf("%zu rows; %zu in the order of the list, %zu mixed\n", n_rows, n_listed, n_mixed);
+    ck_assert_uint_ge(n_listed, n_mixed / 100 * 97);
+    ck_assert_uint_ge(n_listed, n_rows / 100 * 85);
+    end(&from);
+}
+END_TEST
+
 /* ---- specs ---- */
 
 static const struct {
@@ -397,6 +441,8 @@ int main(void)
     tcase_add_test(tcase, reads_decide_nothing);
     tcase_add_test(tcase, key_0_stays);
     tcase_add_test(tcase, marks_keep_the_order_in_another_shard);
+    tcase_add_loop_test(tcase, rows_that_come_in_the_order_of_a_list_find_room, 0,
+                        G_N_ELEMENTS(shapes));
     tcase_add_loop_test(tcase, specs_without_effect_are_refused, 0, G_N_ELEMENTS(specs));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
