@@ -380,7 +380,7 @@ START_TEST(rows_that_come_in_the_order_of_a_list_find_room)
     for (size_t first = 0; first < n; first += most)
         set_run(&from, first, 977, most);
     const size_t n_rows = shard_n_rows(from.shard);
-    g_autofree RubatoKey *const keys = g_new(RubatoKey, n_rows);
+    g_autofree RubatoKey *keys = g_new(RubatoKey, n_rows);
 
     shard_list(from.shard, 0, n_rows, keys);
     ck_assert_uint_ne(n_rows % STRIDE, 0);
