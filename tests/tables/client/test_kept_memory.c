@@ -145,13 +145,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("memory of what BSP keeps");
-    TCase *cases = tcase_create("memory");
-
     if (IS_SANITIZED) {
         puts("the sanitizers' malloc does not count");
         return TEST_SKIPPED;
     }
+    Suite *const suite = suite_create("memory of what BSP keeps");
+    TCase *const cases = tcase_create("memory");
+
     tcase_add_loop_test(cases, as_much_is_kept_as_the_limit_says, 0,
                         (int)G_N_ELEMENTS(fillings) * N_WAYS);
     suite_add_tcase(suite, cases);
