@@ -129,8 +129,8 @@ typedef struct {
     size_t joined_bytes;        /* small messages in one packet; 0: as FLOW_SIZES_USUAL */
     size_t turn_bytes;          /* packed before a sender looks at its other duties; 0: the same */
     size_t room_bytes;          /* see Incoming.room */
-    bool drops_replies;      /* the handler frees each reply before its receive returns, and has a
-                                 * lent Add copied before it keeps it (incoming_own) */
+    bool drops_replies;         /* before its receive returns, the handler frees each reply, and
+                                 * has each lent Add that it keeps copied (incoming_own) */
     const RunSecret *secret; /* nodes prove to one another that they know it; copied. NULL: none */
     bool encrypt;            /* only nodes can read what is sent between hosts, or on this one */
     bool authenticate;       /* packets between nodes of one host have a MAC, too */

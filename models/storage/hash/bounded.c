@@ -244,11 +244,11 @@ static bool is_grown(BoundedStorage *bounded, const Segment *segment)
 }
 
 /* Whether a segment whose rows lie in the cells may grow before others: if max_bytes has room for
- * all that are before it, and itself, with twice its size, for the rest with its size, and for the
- * last of them once more, from which its rows are copied. That is
- * the order in which segments grow while keys come in any order, for the first are the densest
- * (segment_place). So rows that come in the order of the segments, as those of a part that moves,
- * leave the later ones as many bytes as these had. */
+ * all that are before it, and itself, with twice its size, for the rest with its size, and for
+ * itself once more, since its rows are copied. That is the order in which segments grow while keys
+ * come in any order, for the first are the densest (segment_place). So rows that come in the order
+ * of the segments, as those of a part that moves, leave the later ones as many bytes as these
+ * had. */
 static bool is_its_turn(const BoundedStorage *bounded, const Segment *segment, uint64_t h)
 {
     const HashStorage *const hash = &bounded->hash;

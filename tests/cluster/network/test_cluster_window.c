@@ -303,7 +303,7 @@ static void *say_charged(void *engine)
         return NULL;
     while (atomic_load(&is_observed) &&
            network_charged_bytes(network, 1) <= 16 * small_sizes()->window_bytes)
-        g_usleep(1000);
+        g_usleep(1000); /* nobody tells of it */
     cluster_say("charged=%" G_GUINT64_FORMAT, network_charged_bytes(network, 1));
     return NULL;
 }

@@ -311,13 +311,7 @@ static bool read_ahead(RubatoWorker *worker, RubatoReader *reader, GError **erro
 /* Worker 0 is a clock ahead in both snapshots. */
 static bool cut_other_first(RubatoWorker *worker, void *dataset, GError **error)
 {
-    const RubatoReaderOptions options = { .epochs = KEPT_N_EPOCHS,
-                                          .batch_rows = KEPT_N_BATCH,
-                                          .shuffle = true,
-                                          .seed = 5,
-                                          .split = RUBATO_SPLIT_DYNAMIC,
-                                          .kept_as = "numbered" };
-    g_autoptr(RubatoReader) reader = rubato_worker_open_reader(worker, dataset, &options, error);
+    g_autoptr(RubatoReader) reader = kept_training_open_reader(worker, dataset, error);
 
     TRY(reader != NULL && (rubato_worker_rank(worker) != 0 || read_ahead(worker, reader, error)));
     return rubato_worker_barrier(worker, error);
