@@ -120,8 +120,11 @@ void app_worker_free(AppWorker *self)
     g_free(self);
 }
 
+/* The first reason stands: a worker steps on until all stop, and then sees what it told itself. */
 static void stop(AppWorker *self, AppStopped why)
 {
+    if (self->stopped)
+        return;
     self->stopped = true;
     if (self->leads)
         self->app->stopped = why;

@@ -10,7 +10,7 @@
 #include "apps/kit/app.h"
 #include "tests/support/runner.h"
 
-enum { N_WORKERS = 4, N_ROWS = 4000, BATCH = 10, BAD_STEP = 5 };
+enum { N_WORKERS = 4, N_ROWS = 4000, BATCH = 10, BAD_STEP = 5, LOOKS_US = 250 * 1000 };
 
 static const AppProgram program = {
     .name = "rubato-test",
@@ -25,6 +25,7 @@ typedef struct {
     App app;
     bool rate_falls;
     bool leads_alone;   /* worker 0 has all rows */
+    bool leads_on;      /* worker 0 takes another step once it stops, as by allreduce */
     double loss_of_row; /* falls as 1 / (1 + steps / this) where above 0, else it is 1 */
     double bad_loss;    /* of a step of worker 2, if it is no number from 0 */
     double growth;      /* of the loss with each step; 0: none */
@@ -44,14 +45,23 @@ static bool train(RubatoWorker *worker, void *user_data, GError **error)
     const uint64_t n_steps = has_rows ? job->app.epochs * n_steps_of_epoch : 0;
     const float one = 1;
     float sum;
+    bool leads_on = job->leads_on && rubato_worker_rank(worker) == 0;
 
     g_autoptr(AppWorker) self = app_worker_new(&job->app, worker, error);
     g_autoptr(RubatoKVTable) table =
         self != NULL ? rubato_worker_open_kv_table(worker, "sum", RUBATO_F32, error) : NULL;
     if (table == NULL)
         return false;
-    for (uint64_t step = 0; step < n_steps && app_worker_goes_on(self); step++) {
+    for (uint64_t step = 0; step < n_steps; step++) {
         double loss = job->loss_of_row > 0 ? 1 / (1 + (double)step / job->loss_of_row) : 1;
+
+        if (!app_worker_goes_on(self)) {
+            if (!leads_on)
+                break;
+            leads_on = false;
+            loss = 1000;        /* so that the target is missed again */
+            g_usleep(LOOKS_US); /* so that it looks at the totals */
+        }
 
         if (step == BAD_STEP && rubato_worker_rank(worker) == 1 && job->signal_number != 0)
             kill(getpid(), job->signal_number);
@@ -190,6 +200,18 @@ START_TEST(all_workers_stop_at_the_target_loss)
     ck_assert_uint_eq(job->app.n_samples, n_steps * BATCH);
     g_autofree char *text = app_card_text(&job->app);
     ck_assert(strstr(text, "  stopped        at the target loss of 0.5\n") != NULL);
+    end(job);
+}
+END_TEST
+
+START_TEST(a_worker_that_steps_on_after_the_target_loss_tells_no_other_reason)
+{
+    Job *job = start((const char *const[]){ "--epochs", "1000000", "--target-loss", "0.5", NULL });
+
+    job->loss_of_row = 1000;
+    job->leads_on = true;
+    run(job);
+    ck_assert_int_eq(job->app.stopped, APP_STOPPED_BY_LOSS);
     end(job);
 }
 END_TEST
@@ -355,6 +377,7 @@ int main(void)
     tcase_add_test(cases, the_rate_falls_for_all_workers_as_rows_are_learned);
     tcase_add_test(cases, the_rate_falls_no_further_in_an_epoch_than_the_epoch_goes);
     tcase_add_loop_test(cases, all_workers_stop_at_the_target_loss, 0, 4);
+    tcase_add_test(cases, a_worker_that_steps_on_after_the_target_loss_tells_no_other_reason);
     tcase_add_loop_test(cases, all_workers_stop_at_the_time_limit, 0, 4);
     tcase_add_test(cases, a_straggler_sleeps_no_longer_than_training_lasts);
     tcase_add_test(cases, stragglers_sleep_before_each_step_where_the_probability_is_one);
