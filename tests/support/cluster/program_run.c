@@ -143,6 +143,17 @@ int64_t number(JsonNode *card, const char *name)
     return json_object_get_int_member(json_node_get_object(card), name);
 }
 
+double lowest_loss(JsonNode *card)
+{
+    JsonObject *curve = json_object_get_object_member(json_node_get_object(card), "curve");
+    JsonArray *losses = json_object_get_array_member(curve, "loss");
+    double lowest = INFINITY;
+
+    for (guint i = 0; i < json_array_get_length(losses); i++)
+        lowest = fmin(lowest, json_array_get_double_element(losses, i));
+    return lowest;
+}
+
 double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const char *name,
                             const char *const *arguments)
 {

@@ -29,6 +29,10 @@ JsonNode *run_for_card(Place place, const char *name, const char *const *argumen
 double metric(JsonNode *card, const char *name);
 int64_t number(JsonNode *card, const char *name);
 
+/* The lowest loss of the card's curve. A run stops at a target once its loss is as low, but its
+ * workers train on until all know that, and the loss of so few rows may rise again. */
+double lowest_loss(JsonNode *card);
+
 /* Runs a program so many times. Each time it must learn from n_rows rows, counted in every epoch.
  * Returns the largest number of rows that it learned from in a second. */
 double best_rows_per_second(int n_repeats, int64_t n_rows, Place place, const char *name,
