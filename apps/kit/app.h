@@ -50,6 +50,7 @@ typedef struct {
     const char *default_train;   /* rows that --train means where they are; NULL: none */
 
     bool has_steps; /* its workers call app_worker_checkpoint, and begin at app_worker_first_step */
+    bool combines;  /* they do so in each step whatever the flags are, so all are at the same one */
     bool keeps_rows; /* and app_worker_begin_adds and _end_adds, with rows of app_rows_read: so
                       * snapshots have which rows of a dynamic split are done */
 } AppProgram;

@@ -8,6 +8,9 @@
  * which rows these had: `workers` and `batch`. Under bsp all workers have done so many. Under other
  * models some are beyond that, and train on a few rows again. If the run itself went on from the
  * middle of that epoch, `first` says from which step: the clocks of its tables count from there.
+ * `clocked` says that each worker clocks each of the tables in each step: so one of clock 0 has a
+ * worker that has done none. Without it, workers combine something in each step, and all of them
+ * are at the same one; then some tables are clocked by nobody.
  * If the split is dynamic, it has `split=dynamic` in place of these, but for `steps`: the snapshot
  * itself keeps which rows are done, and the table APP_ROWS_DONE how many, under each model. */
 #include "apps/kit/app_checkpoint.h"
@@ -55,18 +58,22 @@ static char *note_text(const App *app, uint32_t n_epochs, uint64_t n_steps)
         g_key_file_set_uint64(note, GROUP, "batch", app->batch_size);
         if (app->first_step > 0)
             g_key_file_set_uint64(note, GROUP, "first", app->first_step);
+        if (!app->by_allreduce && !app->program->combines)
+            g_key_file_set_boolean(note, GROUP, "clocked", true);
     }
     return g_key_file_to_data(note, NULL, NULL);
 }
 
 /* The step of an epoch goes by the lowest clock, if there is one. Clocks are 0 at the step at which
- * the run that took the snapshot began. */
-static uint64_t first_step(const RubatoSnapshot *snapshot, uint64_t begun, uint64_t n_steps)
+ * the run that took the snapshot began. Notes from before `clocked` lack it in any case; there a
+ * clock of 0 counts for none, as it did. */
+static uint64_t first_step(const RubatoSnapshot *snapshot, bool is_clocked, uint64_t begun,
+                           uint64_t n_steps)
 {
     for (size_t i = 0; i < rubato_snapshot_n_tables(snapshot); i++) {
         const uint64_t clock = rubato_snapshot_table(snapshot, i)->clock;
 
-        if (clock > 0)
+        if (clock > 0 || is_clocked)
             n_steps = MIN(n_steps, begun + clock);
     }
     return n_steps;
@@ -105,12 +112,14 @@ static bool read_note(App *app, const RubatoSnapshot *snapshot, uint32_t *n_epoc
     g_autoptr(GKeyFile) note = g_key_file_new();
     g_autofree char *program = NULL;
     uint64_t n = 0, n_steps = 0, begun = 0;
+    bool is_clocked = false;
 
     if (text != NULL && g_key_file_load_from_data(note, text, strlen(text), 0, NULL)) {
         program = g_key_file_get_string(note, GROUP, "program", NULL);
         n = g_key_file_get_uint64(note, GROUP, "epochs", NULL);
         n_steps = g_key_file_get_uint64(note, GROUP, "steps", NULL);
         begun = g_key_file_get_uint64(note, GROUP, "first", NULL);
+        is_clocked = g_key_file_get_boolean(note, GROUP, "clocked", NULL);
     }
     if (g_strcmp0(program, app->program->name) != 0 || (n == 0 && n_steps == 0) || n > UINT32_MAX) {
         g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_FORMAT,
@@ -120,7 +129,7 @@ static bool read_note(App *app, const RubatoSnapshot *snapshot, uint32_t *n_epoc
     }
     if (n_steps > 0 && !check_middle(app, note, number, error))
         return false;
-    app->first_step = app->keeps_rows ? 0 : first_step(snapshot, begun, n_steps);
+    app->first_step = app->keeps_rows ? 0 : first_step(snapshot, is_clocked, begun, n_steps);
     *n_epochs = (uint32_t)n;
     return true;
 }

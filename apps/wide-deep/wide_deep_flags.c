@@ -235,6 +235,7 @@ bool wide_deep_parse(WideDeepJob *job, int argc, char **argv)
                      .epochs = 5,
                      .batch_size = 256,
                      .has_steps = true,
+                     .combines = true,
                      .keeps_rows = true },
     };
     if (app_parse(&job->app, &job->program, argc, argv))

@@ -273,6 +273,30 @@ START_TEST(run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits)
 }
 END_TEST
 
+static const char *const clocked[] = { "rubato-lr", "rubato-fm", "rubato-mlp" };
+
+/* With this seed worker 1 sleeps in its first step alone, and worker 0 in none: it takes the first
+ * snapshot meanwhile. So the run goes on from the beginning, or worker 1 would never train on the
+ * rows of that step. */
+START_TEST(run_whose_slowest_worker_has_done_no_step_leaves_out_no_row)
+{
+    const char *const first[] = {
+        "--checkpoint",          checkpoints,   "--keep=0",    "--workers=2",          "--epochs=1",
+        "--checkpoint-every=1c", "--model=asp", "--seed=3496", "--straggler=0.5:1000", NULL
+    };
+    const char *const second[] = { "--checkpoint", checkpoints,   "--resume", "--workers=2",
+                                   "--epochs=1",   "--model=asp", NULL };
+
+    run_ok(PLACE_ONE_PROCESS, clocked[_i], "whole", "", first);
+    drop_to(1);
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(checkpoints, 1, NULL);
+    ck_assert_ptr_nonnull(snapshot);
+    ck_assert_ptr_nonnull(strstr(rubato_snapshot_note(snapshot), "steps=1\n"));
+    ck_assert_uint_eq(rubato_snapshot_table(snapshot, 0)->clock, 0);
+    run_ok(PLACE_ONE_PROCESS, clocked[_i], "resumed", ": 0 of 1 epochs are done\n", second);
+}
+END_TEST
+
 /* Each is killed in the same epoch as the one before it. */
 static const char *const resumed_twice[] = { "rubato-lr", "rubato-mlp", "rubato-wide-deep" };
 
@@ -769,6 +793,8 @@ int main(void)
                         G_N_ELEMENTS(between_epochs));
     tcase_add_loop_test(cases, run_resumed_in_the_middle_of_an_epoch_ends_with_the_same_bits, 0,
                         G_N_ELEMENTS(middles));
+    tcase_add_loop_test(cases, run_whose_slowest_worker_has_done_no_step_leaves_out_no_row, 0,
+                        G_N_ELEMENTS(clocked));
     tcase_add_loop_test(cases, run_resumed_twice_in_an_epoch_ends_with_the_same_bits, 0,
                         G_N_ELEMENTS(resumed_twice));
     tcase_add_loop_test(cases, run_that_a_signal_ended_goes_on_with_the_same_bits, 0,
