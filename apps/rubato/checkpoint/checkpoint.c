@@ -145,17 +145,21 @@ static void print_table(const RubatoSnapshotTable *table)
 
 /* ---- the commands: each gets what follows its name ---- */
 
-/* The snapshot that an argument names; the newest one if it is NULL. (transfer full) */
-static RubatoSnapshot *open_snapshot(const char *directory, const char *text, GError **error)
+/* The number of a snapshot that an argument names; 0, for the newest, if it is NULL. If there is
+ * none in it, *code is the exit code. */
+static bool read_number(const char *text, uint64_t *number, int *code)
 {
-    guint64 number = 0;
+    guint64 read = 0;
 
-    if (text != NULL && !g_ascii_string_to_unsigned(text, 10, 1, UINT64_MAX, &number, NULL)) {
-        g_set_error(error, RUBATO_ERROR, RUBATO_ERROR_INVALID,
-                    "expected the number of a snapshot, found \"%s\"", text);
-        return NULL;
+    if (text != NULL && !g_ascii_string_to_unsigned(text, 10, 1, UINT64_MAX, &read, NULL)) {
+        g_autofree char *problem =
+            g_strdup_printf("expected the number of a snapshot, found \"%s\"", text);
+
+        *code = fail_usage("checkpoint", problem);
+        return false;
     }
-    return rubato_snapshot_open(directory, number, error);
+    *number = read;
+    return true;
 }
 
 /* Does something with each snapshot; what is wrong with one does not keep it from the next. */
@@ -267,6 +271,8 @@ static int verify(char **arguments)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(RubatoSnapshot) snapshot = NULL;
+    uint64_t number;
+    int code;
 
     if (arguments[1] == NULL) {
         const int of_snapshots = for_each(arguments[0], verify_one);
@@ -274,7 +280,9 @@ static int verify(char **arguments)
 
         return of_snapshots != EXIT_SUCCESS ? of_snapshots : of_others;
     }
-    snapshot = open_snapshot(arguments[0], arguments[1], &error);
+    if (!read_number(arguments[1], &number, &code))
+        return code;
+    snapshot = rubato_snapshot_open(arguments[0], number, &error);
     if (snapshot == NULL)
         return fail_checkpoint(error);
     return verify_one(snapshot, &error) ? EXIT_SUCCESS
@@ -291,8 +299,12 @@ static const char *const packings[] = {
 static int show(char **arguments)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(RubatoSnapshot) snapshot = open_snapshot(arguments[0], arguments[1], &error);
+    uint64_t number;
+    int code;
 
+    if (!read_number(arguments[1], &number, &code))
+        return code;
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(arguments[0], number, &error);
     if (snapshot == NULL)
         return fail_checkpoint(error);
     g_autofree char *time = time_text(snapshot);
@@ -311,11 +323,16 @@ static int show(char **arguments)
 static int diff(char **arguments)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(RubatoSnapshot) left = open_snapshot(arguments[0], arguments[1], &error);
-    g_autoptr(RubatoSnapshot) right =
-        left != NULL ? open_snapshot(arguments[0], arguments[2], &error) : NULL;
+    uint64_t numbers[2];
     bool same;
+    int code;
 
+    if (!read_number(arguments[1], &numbers[0], &code) ||
+        !read_number(arguments[2], &numbers[1], &code))
+        return code;
+    g_autoptr(RubatoSnapshot) left = rubato_snapshot_open(arguments[0], numbers[0], &error);
+    g_autoptr(RubatoSnapshot) right =
+        left != NULL ? rubato_snapshot_open(arguments[0], numbers[1], &error) : NULL;
     if (right == NULL)
         return fail_checkpoint(error);
     if (!checkpoint_diff(left, right, &same, &error)) /* the older one goes first */
@@ -328,8 +345,12 @@ static int diff(char **arguments)
 static int export(char **arguments)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(RubatoSnapshot) snapshot = open_snapshot(arguments[0], arguments[1], &error);
+    uint64_t number;
+    int code;
 
+    if (!read_number(arguments[1], &number, &code))
+        return code;
+    g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(arguments[0], number, &error);
     if (snapshot == NULL)
         return fail_checkpoint(error);
     return checkpoint_export(snapshot, arguments[2], &error)

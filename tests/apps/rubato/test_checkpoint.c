@@ -311,7 +311,13 @@ START_TEST(calls_that_make_no_sense_are_refused)
     g_auto(Said) few = run("diff", "1", NULL);
     expect(&few, 2, "", "rubato checkpoint diff DIR A B");
     g_auto(Said) word = run("show", "one", NULL);
-    expect(&word, 1, "", "found \"one\"");
+    expect(&word, 2, "", "found \"one\"");
+    g_auto(Said) verified = run("verify", "0", NULL);
+    expect(&verified, 2, "", "found \"0\"");
+    g_auto(Said) compared = run("diff", "1", "two");
+    expect(&compared, 2, "", "found \"two\"");
+    g_auto(Said) exported = run("export", "1.5", directory);
+    expect(&exported, 2, "", "found \"1.5\"");
     g_auto(Said) absent = run("show", "9", NULL);
     expect(&absent, 1, "", "snapshot-000009");
     remove_tree(directory);
