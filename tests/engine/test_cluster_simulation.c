@@ -20,6 +20,7 @@
 #define DEFAULT_SEEDS 1600
 #define SLOW_SEEDS 160 /* without optimisation, or with a sanitizer */
 #define N_BATCHES 8
+#define N_SEED_BATCHES 20 /* of the seeds that are the most */
 
 /* So many of n programs or streams, which are always the same. */
 static uint64_t fewer(uint64_t n)
@@ -33,11 +34,14 @@ START_TEST(clusters_keep_their_promises_and_end)
 {
     const uint64_t n = sim_number_of("RUBATO_SIM_SEEDS", is_slow() ? SLOW_SEEDS : DEFAULT_SEEDS);
     const uint64_t first = sim_number_of("RUBATO_SIM_FIRST", 0);
-    SimSum sum = { 0 };
+    g_auto(SimSum) sum = { 0 };
 
-    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_BATCHES)
+    for (uint64_t seed = first + (uint64_t)_i; seed < first + n; seed += N_SEED_BATCHES)
         sim_add_seed(&sum, seed);
     sim_print_sum(&sum);
+    ck_assert_uint_eq(sim_count_interleavings(&sum), sum.n_seeds);
+    if (sum.n_seeds >= 40) /* in fewer there may be few cuts */
+        ck_assert_uint_gt(sum.n_cuts, sum.n_seeds / 2);
 }
 END_TEST
 
@@ -572,7 +576,7 @@ int main(void)
     if (g_getenv("RUBATO_SIM_SEED") != NULL) {
         tcase_add_test(cases, the_seed_that_is_asked_for);
     } else {
-        tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_BATCHES);
+        tcase_add_loop_test(cases, clusters_keep_their_promises_and_end, 0, N_SEED_BATCHES);
         tcase_add_loop_test(cases, a_lost_server_ends_no_task_and_loses_no_add, 0, N_BATCHES);
         tcase_add_loop_test(cases, a_task_continues_without_the_workers_of_a_lost_node, 0,
                             N_BATCHES);

@@ -14,7 +14,7 @@ START_TEST(clusters_keep_their_promises_for_long)
     const uint64_t seconds = sim_number_of("RUBATO_SOAK_SECONDS", 600);
     const uint64_t first = sim_number_of("RUBATO_SOAK_SEED", (uint64_t)time(NULL) * 1000000);
     const gint64 begun_us = g_get_monotonic_time();
-    SimSum sum = { 0 };
+    g_auto(SimSum) sum = { 0 };
 
     while ((uint64_t)(g_get_monotonic_time() - begun_us) < seconds * G_USEC_PER_SEC) {
         sim_add_seed(&sum, first + sum.n_seeds);

@@ -39,6 +39,9 @@ void sim_add_seed(SimSum *sum, uint64_t seed)
     sum->processor_s += processor_s() - began_s;
     sum->simulated_s += (double)outcome.simulated_ns / 1e9;
     sum->n_seeds++;
+    if (sum->digests == NULL)
+        sum->digests = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    g_hash_table_add(sum->digests, g_memdup2(&outcome.digest, sizeof outcome.digest));
     sum->n_turns += outcome.n_turns;
     sum->n_packets += outcome.network.n_sent;
     sum->n_cuts += outcome.n_cuts;
@@ -48,16 +51,27 @@ void sim_add_seed(SimSum *sum, uint64_t seed)
     sum->n_cancelled += outcome.n_cancelled;
 }
 
+uint64_t sim_count_interleavings(const SimSum *sum)
+{
+    return sum->digests != NULL ? g_hash_table_size(sum->digests) : 0;
+}
+
+void sim_sum_clear(SimSum *sum)
+{
+    g_clear_pointer(&sum->digests, g_hash_table_unref);
+}
+
 void sim_print_sum(const SimSum *sum)
 {
-    printf("%" G_GUINT64_FORMAT " seeds: %.0f simulated seconds in %.2f s of a processor (%.0f x), "
+    printf("%" G_GUINT64_FORMAT " seeds, %" G_GUINT64_FORMAT
+           " interleavings: %.0f simulated seconds in %.2f s of a processor (%.0f x), "
            "%" G_GUINT64_FORMAT " turns, %" G_GUINT64_FORMAT " packets, %" G_GUINT64_FORMAT
            " cuts; nodes that ended well: "
            "%" G_GUINT64_FORMAT ", lost another: %" G_GUINT64_FORMAT ", had a worker that failed: "
            "%" G_GUINT64_FORMAT ", were cancelled: %" G_GUINT64_FORMAT "\n",
-           sum->n_seeds, sum->simulated_s, sum->processor_s, sum->simulated_s / sum->processor_s,
-           sum->n_turns, sum->n_packets, sum->n_cuts, sum->n_ended_well, sum->n_lost, sum->n_failed,
-           sum->n_cancelled);
+           sum->n_seeds, sim_count_interleavings(sum), sum->simulated_s, sum->processor_s,
+           sum->simulated_s / sum->processor_s, sum->n_turns, sum->n_packets, sum->n_cuts,
+           sum->n_ended_well, sum->n_lost, sum->n_failed, sum->n_cancelled);
     fflush(stdout);
 }
 

@@ -8,7 +8,8 @@
 
 typedef struct {
     uint64_t n_seeds, n_turns, n_packets;
-    uint64_t n_cuts; /* of tables while tasks run, whose rows were compared */
+    GHashTable *digests; /* of all that happened, each once; set by the first seed */
+    uint64_t n_cuts;     /* of tables while tasks run, whose rows were compared */
     double simulated_s, processor_s;
     uint64_t n_ended_well, n_lost, n_failed, n_cancelled; /* nodes */
 } SimSum;
@@ -23,7 +24,14 @@ void sim_run_drawn(void (*draw)(SimScenario *scenario, uint64_t seed), uint64_t 
 /* Runs a seed and adds its outcome to the counts. */
 void sim_add_seed(SimSum *sum, uint64_t seed);
 
+/* How many seeds ran otherwise than all others did. */
+uint64_t sim_count_interleavings(const SimSum *sum);
+
 void sim_print_sum(const SimSum *sum);
+
+void sim_sum_clear(SimSum *sum);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(SimSum, sim_sum_clear)
 
 /* Whether simulations are possible: the thread sanitizer takes fibers for one thread. */
 bool sim_can_run(void);
