@@ -9,6 +9,7 @@
 #define EXIT_DIFFERENT 1
 
 #define TAKE_TIMEOUT_S 60
+#define MOST_READINGS 100 /* of a directory */
 
 static const char SUMMARY[] =
     "Looks into a directory of snapshots, which rubato_engine_snapshot and --checkpoint write.\n"
@@ -162,32 +163,50 @@ static bool read_number(const char *text, uint64_t *number, int *code)
     return true;
 }
 
-/* Does something with each snapshot; what is wrong with one does not keep it from the next. */
-static int for_each(const char *directory,
-                    bool (*function)(const RubatoSnapshot *snapshot, GError **error))
+typedef bool (*EachFunc)(const RubatoSnapshot *snapshot, GError **error);
+
+/* all_gone: a run has removed each that the directory had when it was read. */
+static int try_each(const char *directory, EachFunc function, bool *all_gone)
 {
     g_autoptr(GError) error = NULL;
     g_autofree uint64_t *numbers = NULL;
     int code = EXIT_SUCCESS;
     size_t n;
 
+    *all_gone = false;
     if (!rubato_snapshot_list(directory, &numbers, &n, &error))
         return fail_checkpoint(error);
     if (n == 0) {
         g_printerr("rubato checkpoint: %s: there is no snapshot in it\n", directory);
         return EXIT_FAILURE;
     }
+    *all_gone = true;
     for (size_t i = 0; i < n; i++) {
         g_autoptr(GError) fault = NULL;
         g_autoptr(RubatoSnapshot) snapshot = rubato_snapshot_open(directory, numbers[i], &fault);
+        const bool good = snapshot != NULL && function(snapshot, &fault);
 
-        if (snapshot != NULL && function(snapshot, &fault))
-            continue;
-        if (is_gone(directory, numbers[i]))
+        if (!good && is_gone(directory, numbers[i])) {
             tell_gone(directory, numbers[i]);
-        else
+            continue;
+        }
+        *all_gone = false;
+        if (!good)
             code = fail_checkpoint(fault);
     }
+    return code;
+}
+
+/* Does something with each snapshot; what is wrong with one does not keep it from the next. If all
+ * of them are removed meanwhile, the run has written others, and the directory is read again. Each
+ * time a run would have to be faster than this reads one manifest; so there is an end to it. */
+static int for_each(const char *directory, EachFunc function)
+{
+    bool all_gone = true;
+    int code = EXIT_SUCCESS;
+
+    for (unsigned i = 0; all_gone && i < MOST_READINGS; i++)
+        code = try_each(directory, function, &all_gone);
     return code;
 }
 
